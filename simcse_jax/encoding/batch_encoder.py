@@ -46,9 +46,9 @@ class BatchEncoder:
         tokens, cut = self._embedder.tokenizer.tokenize(prompted, self.max_length)
         return [Sentence(row, ids, cut.get(row, 0)) for row, ids in enumerate(tokens)]
 
-    def first_tokens(self, text: str, most: int) -> str:
-        """As much of a text as its first `most` tokens are of, special ones not counted."""
-        return self._embedder.tokenizer.first_tokens(text, most)
+    def first_tokens(self, texts: Sequence[str], most: int) -> list[str]:
+        """As much of each text as its first `most` tokens are of, special ones not counted."""
+        return self._embedder.tokenizer.first_tokens(texts, most)
 
     def row_length(self, sentence: Sentence) -> int:
         """The length of the shortest rows that have room for a sentence, in tokens."""

@@ -133,11 +133,14 @@ class Tokenizer:
         (encoding,) = self._encodings([text], None, encode)
         return np.array(encoding.ids, np.int32)
 
-    def first_tokens(self, text: str, most: int) -> str:
-        """As much of a text as its first `most` tokens are of, special ones not counted; all of a shorter one."""
+    def first_tokens(self, texts: Sequence[str], most: int) -> list[str]:
+        """As much of each text as its first `most` tokens are of, special ones not counted; all of a shorter one."""
         encode = functools.partial(self._backend.encode_batch, add_special_tokens=False)
-        (encoding,) = self._encodings([text], most, encode)
-        return text[: encoding.offsets[-1][1]] if encoding.overflowing else text
+        encodings = self._encodings(texts, most, encode)
+        return [
+            text[: encoding.offsets[-1][1]] if encoding.overflowing else text
+            for text, encoding in zip(texts, encodings, strict=True)
+        ]
 
     def text(self, ids: np.ndarray) -> str:
         """The text of token ids."""

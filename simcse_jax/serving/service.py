@@ -43,8 +43,8 @@ class Encoder(Protocol):
     def tokenize(self, texts: Sequence[Any]) -> Sequence[Any]:
         """Texts, or pairs, as tokens: T `ids` of each, and how many were `cut` off, as `encoding.batching.Sentence`."""
 
-    def first_tokens(self, text: str, most: int) -> str:
-        """As much of a text as its first `most` tokens are of."""
+    def first_tokens(self, texts: Sequence[str], most: int) -> list[str]:
+        """As much of each text as its first `most` tokens are of."""
 
     def row_length(self, sentence: Any) -> int:
         """The length of the rows that a sentence needs."""
@@ -240,7 +240,7 @@ class Service:
             raise Invalid("there is no cross-encoder; the server was started without --rerank", None, "no_reranker")
         self._check_count(documents, "documents")
         if max_tokens_per_doc is not None and max_tokens_per_doc < self._reranker.max_length:
-            documents = [await self._first_tokens(text, max_tokens_per_doc, self._reranker) for text in documents]
+            documents = await self._first_tokens(documents, max_tokens_per_doc, self._reranker)
         pairs = [(query, document) for document in documents]
         scores, tokens = await self._run(pairs, self._reranker, self._pairs, "documents")
         places = np.argsort(-scores[:, 0], kind="stable")[:top_n]
@@ -292,14 +292,14 @@ class Service:
                     return found
         return found
 
-    async def _first_tokens(self, text: str, most: int, encoder: Encoder) -> str:
-        """As much of a text as its first tokens are of, without reading much more of it."""
+    async def _first_tokens(self, texts: Sequence[str], most: int, encoder: Encoder) -> list[str]:
+        """As much of each text as its first tokens are of."""
         loop, size = asyncio.get_running_loop(), most * CHARACTERS_PER_TOKEN
-        while True:
-            first = await loop.run_in_executor(self._tokenizing, encoder.first_tokens, text[:size], most)
-            if len(first) < size or size >= len(text):
-                return first
-            size *= 2
+        found: list[str] = []
+        for start in range(0, len(texts), TOKENIZED_AT_ONCE):
+            some = texts[start : start + TOKENIZED_AT_ONCE]
+            found += await loop.run_in_executor(self._tokenizing, _first_tokens, some, most, size, encoder)
+        return found
 
     async def search(self, queries: Sequence[str], top_k: int, threshold: float | None) -> Found:
         """The sentences of the index that are nearest to each query, best first.
@@ -325,6 +325,15 @@ class Service:
     def _run_search(self, batch: Batch) -> list[list[Result]]:
         assert self._search is not None
         return self._search(np.stack(batch.payloads), batch.group)
+
+
+def _first_tokens(texts: Sequence[str], most: int, size: int, encoder: Encoder) -> list[str]:
+    """As much of each text as its first tokens are of; more than `size` characters are read only if they need it."""
+    firsts = encoder.first_tokens([text[:size] for text in texts], most)
+    return [
+        first if len(first) < size or size >= len(text) else _first_tokens([text], most, 2 * size, encoder)[0]
+        for text, first in zip(texts, firsts, strict=True)
+    ]
 
 
 def _beginnings(texts: Sequence[Any], encoder: Encoder) -> list[Any]:

@@ -44,7 +44,8 @@ def test_rows_are_padded_on_the_right_words_counted_and_lower_case_obeyed_where_
     assert ids[:, 3:].tolist() == [[2, 1], [1, 1]] and mask.tolist() == [[1, 1, 1, 1, 0], [1, 1, 0, 0, 0]]
     assert ids.dtype == mask.dtype == np.int32
     assert [words.tolist() for words in tokenizer.words(["the cat", ""], 16)] == [[-1, 0, 1, -1], [-1, -1]]
-    assert [tokenizer.first_tokens(" THE cat sat ", n) for n in (1, 2, 3)] == [" THE", " THE cat", " THE cat sat "]
+    assert [tokenizer.first_tokens([" THE cat sat ", ""], n) for n in (1, 2)] == [[" THE", ""], [" THE cat", ""]]
+    assert tokenizer.first_tokens([" THE cat sat "], 3) == [" THE cat sat "]
     folder = write_model(tmp_path / "bert", "bert")
     content = json.loads((folder / "tokenizer.json").read_text())
     (folder / "tokenizer.json").write_text(json.dumps(content | {"normalizer": None}))

@@ -163,7 +163,7 @@ def test_a_search_gives_the_index_s_own_results_and_documents_are_scored_with_th
         assert encoder.batches == [] and service.waiting == 0
         assert (await service.rerank("ab", ["", "a"])).scores == [1.0, 0.0]
         cut = await service.rerank("ab", ["b" * 5000, "a b"], max_tokens_per_doc=3)
-        assert (cut.scores, cut.tokens) == ([3.0, 2.0], 12)
+        assert (cut.scores, cut.tokens, judge.cut) == ([3.0, 2.0], 12, [2])  # both at once
         for place, documents in enumerate((["b" * 14, "b"], ["b", "b" * 14])):
             right = rf"documents\[{place}\] has 17 tokens together with the query, which has 3; this model"
             with pytest.raises(Invalid, match=right):

@@ -33,7 +33,7 @@ class FakeEncoder:
     dimension, max_length, skipped, workers, most = 4, 16, 0, 1, 4
 
     def __init__(self, prompt: str = ""):
-        self.prompt, self.batches, self.warmed = prompt, [], []
+        self.prompt, self.batches, self.warmed, self.cut = prompt, [], [], []
         self.go_on = threading.Event()  # batches wait for it
         self.go_on.set()
 
@@ -79,8 +79,9 @@ class FakeReranker(FakeEncoder):
         joined = ["|".join(pair) for pair in texts]
         return super().tokenize(joined)
 
-    def first_tokens(self, text, most):
-        return text[:most]
+    def first_tokens(self, texts, most):
+        self.cut.append(len(texts))
+        return [text[:most] for text in texts]
 
     def alone(self, text):
         query, document = text.split("|")
