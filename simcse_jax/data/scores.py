@@ -7,6 +7,8 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import numpy as np
+
 from simcse_jax.errors import UserError
 
 LARGEST = 1e30  # score: differences of such scores still fit float32
@@ -43,16 +45,21 @@ def parse_score(value: object, where: str, cure: str = OF_PAIR) -> float | None:
     """A number or a boolean, perhaps written as text, also with a decimal comma; None for empty text, None or NaN.
 
     Raises:
-      UserError: also for numbers too large to compare.
+      UserError: also for numbers too large to compare, and for a comma that may be one of thousands.
     """
     text = value.strip().lower() if isinstance(value, str) else value
-    if text is None or text == "" or text != text:
+    is_number = isinstance(text, numbers.Real | decimal.Decimal | np.bool_)
+    is_empty = not text if isinstance(text, str) else type(text).__name__ in ("NoneType", "NAType")  # pandas.NA
+    if is_empty or (is_number and text != text):
         return None
     score = math.nan
     if isinstance(text, str):
+        if re.fullmatch(r"[-+]?[1-9]\d{0,2},\d{3}", text):
+            either = f"{text.replace(',', '')} or {text.replace(',', '.')}"
+            raise UserError(f"{where} holds {value!r}, which may mean {either}; write it without a comma")
         text = {"true": "1", "false": "0"}.get(text, re.sub(r"^([-+]?\d*),(\d+)$", r"\1.\2", text))
     of_numbers = isinstance(text, str) and "_" not in text  # Python reads 1_5 as 15
-    if of_numbers or isinstance(text, numbers.Real | decimal.Decimal):
+    if of_numbers or is_number:
         try:
             score = float(text)  # type: ignore[arg-type]
         except (ValueError, OverflowError):

@@ -3,6 +3,7 @@ import warnings
 from decimal import Decimal
 
 import numpy as np
+import pandas
 import pytest
 from support.data import raises, refused
 
@@ -16,11 +17,11 @@ GRADED = "score,sentence2,sentence1,genre,id\n3.2,b,a,x,1\n,d,c,x,2\n0,,e,x,3\n5
 
 
 def test_a_score_is_a_number_or_its_text_goes_with_its_pair_and_wrong_ones_are_refused(write, write_parquet):
-    values = ["3.2", " -1 ", 2, np.float32(0.5), "1e-3", Decimal("2.5"), "1e30", "-3,25", True, "False"]
-    expected = [3.2, -1.0, 2.0, 0.5, 0.001, 2.5, 1e30, -3.25, 1.0, 0.0]
+    values = ["3.2", " -1 ", 2, np.float32(0.5), "1e-3", Decimal("2.5"), "1e30", "-3,25", True, "False", "0,500"]
+    expected = [3.2, -1.0, 2.0, 0.5, 0.001, 2.5, 1e30, -3.25, 1.0, 0.0, 0.5]
     assert [parse_score(value, "here") for value in values] == expected
-    assert {parse_score(value, "here") for value in ("", " ", None, np.nan, Decimal("NaN"))} == {None}
-    for value in ("high", "1,000,5", "1_5", "nan", "inf", "1e31", [3], 10**400):
+    assert {parse_score(value, "here") for value in ("", " ", None, np.nan, Decimal("NaN"), pandas.NA)} == {None}
+    for value in ("high", "1,000", "-12,500", "1,000,5", "1_5", "nan", "inf", "1e31", [3], 10**400, np.ones(2)):
         raises("here holds ", parse_score, value, "here")
     assert read_range(()) is None and read_range(("-1", "1")) == (-1.0, 1.0)
     for parts in (("1",), ("0", "1", "2"), ("5", "0"), ("1", "1"), ("a", "b"), ("0", "nan"), ("0", "inf")):
