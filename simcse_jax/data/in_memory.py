@@ -1,6 +1,8 @@
 """Sentences and pairs that a program has in memory, written to a file, which a run reads like any other."""
 
 import itertools
+import reprlib
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from pathlib import Path
@@ -10,10 +12,10 @@ import pyarrow
 import pyarrow.compute
 import pyarrow.parquet
 
-from simcse_jax.data.labels import LABELS, UNLABELLED
-from simcse_jax.data.rows import is_number, is_text
+from simcse_jax.data.labels import LABELS, UNLABELLED, parse_label
+from simcse_jax.data.rows import is_text
 from simcse_jax.data.scores import parse_score
-from simcse_jax.data.sentences import columns_of, whole_table
+from simcse_jax.data.sentences import check_one_table, columns_of
 from simcse_jax.errors import UserError, broken, reason
 from simcse_jax.host.storage import replacing_file
 
@@ -22,6 +24,10 @@ OURS = b"simcse_jax.data"  # in the metadata of the file
 TUPLES = {1: ("sentence",), 2: ("anchor", "positive"), 3: ("anchor", "positive", "negative")}  # columns by width
 GRADED = ("sentence1", "sentence2", "score")
 LABELLED = ("sentence1", "sentence2", "label")
+MOSTLY_SCORES = (
+    "write a number, as most items have, or leave it empty; hard negatives that are numbers go in a table with the "
+    "column negative"
+)
 
 
 def write_examples(given: Any, path: Path, name: str, used: bool = False) -> None:
@@ -72,8 +78,9 @@ def _parts(given: Any, name: str) -> Iterator[pyarrow.Table]:
     """The examples as tables of `ROWS` rows, but for the last one."""
     if isinstance(given, AbstractSet):
         raise UserError(f"{name}: a {type(given).__name__} has no order; give a list")
-    given = whole_table(given, f"{name}: ")
-    columns = None if isinstance(given, str | bytes) else columns_of(given)
+    check_one_table(given, f"{name}: ")
+    is_stream = hasattr(given, "read_next_batch")  # Arrow's, of record batches, as DuckDB has it
+    columns = given.schema.names if is_stream else None if isinstance(given, str | bytes) else columns_of(given)
     if columns is not None:
         yield from _of_table(given, columns, name)
         return
@@ -110,15 +117,30 @@ def _of_table(given: Any, columns: list[Any], name: str) -> Iterator[pyarrow.Tab
     if len({*columns}) < len(columns):
         raise UserError(f"{name}: a table with two columns of one name; rename one")
     if hasattr(given, "with_format"):  # datasets, of which `select` may have chosen some rows
-        table = pyarrow.concat_tables(given.with_format("arrow").iter(ROWS))
+        tables = given.with_format("arrow").iter(ROWS)
+    elif hasattr(type(given), "to_arrow"):  # Polars; its stream has categories that Arrow cannot cast
+        tables = [_made(given.to_arrow, name)]
     elif hasattr(given, "__arrow_c_stream__") and not hasattr(given, "iloc"):  # pandas would add its index
-        table = pyarrow.table(given)
+        tables = map(pyarrow.table, pyarrow.RecordBatchReader.from_stream(given))
     else:
-        values = {column: given[column] for column in columns}
-        table = _made(lambda: pyarrow.table({n: pyarrow.array(v, from_pandas=True) for n, v in values.items()}), name)
-    table = table.cast(pyarrow.schema([pyarrow.field(field.name, _plain(field.type)) for field in table.schema]))
-    for start in range(0, table.num_rows, ROWS):
-        yield table.slice(start, ROWS)
+        tables = [_made(lambda: pyarrow.table({n: pyarrow.array(given[n], from_pandas=True) for n in columns}), name)]
+    for table in _in_pieces(tables):
+        schema = pyarrow.schema([pyarrow.field(field.name, _plain(field.type)) for field in table.schema])
+        yield _made(lambda table=table, schema=schema: table.cast(schema), name)
+
+
+def _in_pieces(tables: Iterable[pyarrow.Table]) -> Iterator[pyarrow.Table]:
+    """Their rows as tables of `ROWS` rows, but for the last one: a stream's batches may differ from call to call."""
+    waiting, rows = list[pyarrow.Table](), 0
+    for table in tables:
+        waiting.append(table)
+        rows += table.num_rows
+        if rows >= ROWS:
+            whole, full = pyarrow.concat_tables(waiting), rows - rows % ROWS
+            yield from (whole.slice(start, ROWS) for start in range(0, full, ROWS))
+            waiting, rows = [whole.slice(full)], rows - full
+    if rows:
+        yield pyarrow.concat_tables(waiting)
 
 
 def _plain(kind: pyarrow.DataType) -> pyarrow.DataType:
@@ -145,7 +167,7 @@ def _without_nan(table: pyarrow.Table) -> pyarrow.Table:
 def _made(make: Any, name: str, wrong: str = "cannot be a table") -> pyarrow.Table:
     try:
         return make()
-    except (pyarrow.ArrowInvalid, pyarrow.ArrowTypeError, TypeError, ValueError, OverflowError) as error:
+    except (pyarrow.ArrowException, TypeError, ValueError, OverflowError) as error:
         raise UserError(f"{name}: {wrong}: {reason(error)}") from None
 
 
@@ -154,22 +176,41 @@ def _fields(item: Any) -> list[Any]:
 
 
 def _names(items: Sequence[Sequence[Any]]) -> Sequence[str]:
-    """The columns of such items; third ones are scores or labels if all of them are, empty ones left out."""
+    """The columns of such items; third ones are scores or labels if most of them are, empty ones left out."""
     width = len(items[0])
-    thirds = [item[2] for item in items if len(item) == width == 3]
-    texts = {text for value in thirds if isinstance(value, str) and (text := value.strip().lower())}
-    if all(map(is_number, texts)) and (texts or not all(isinstance(value, str) for value in thirds)):
-        return GRADED
-    return LABELLED if texts and texts <= {*LABELS, *UNLABELLED} else TUPLES.get(width, ())
+    kinds = Counter(_kind_of_third(item[1], item[2]) for item in items if len(item) == width == 3)
+    most = next((names for names in (GRADED, LABELLED) if kinds[names] > kinds.total() - kinds[()] - kinds[names]), ())
+    return most or TUPLES.get(width, ())
+
+
+def _kind_of_third(positive: Any, third: Any) -> tuple[str, ...]:
+    """The columns that one item speaks for; none if its third field is empty, or nothing that is known."""
+    if _is_score(third):  # of two numbers as text, the second is as good an answer as the first
+        return TUPLES[3] if isinstance(third, str) and _is_score(positive) else GRADED
+    text = third.strip().lower() if isinstance(third, str) else ""
+    return LABELLED if text and text in (*LABELS, *UNLABELLED) else TUPLES[3] if text else ()
+
+
+def _is_score(value: Any) -> bool:
+    """Whether it is meant as a number: a percentage and 1,000 are too, which are no scores."""
+    try:
+        text = value.strip().replace(",", ".").removesuffix("%") if isinstance(value, str) else value
+        return parse_score(text, "") is not None
+    except UserError:
+        return False
 
 
 def _checked(item: Any, names: Sequence[str], where: str) -> list[Any]:
-    """An item's fields: its texts, and its score if it has one (None for NaN)."""
+    """An item's fields: its texts, and its score or label if it has one (None without)."""
     fields = _fields(item)
-    texts = fields[:2] if names == GRADED else fields
+    texts = fields[:2] if names in (GRADED, LABELLED) else fields
     if len(fields) != len(names) or not all(isinstance(text, str) for text in texts):
-        what, shown = "sentences, pairs, triplets, or pairs with a score or a label", " ".join(repr(item).split())
-        raise UserError(f"{where} is {shown:.60}; give {what}, all items of one kind")
+        what = "sentences, pairs, triplets, or pairs with a score or a label, all items of one kind"
+        raise UserError(f"{where} is {' '.join(reprlib.repr(item).split())}; give {what}")
     if bad := next((text for text in texts if not is_text(text)), None):
         raise UserError(f"{where}: {broken(bad)}")
-    return [*texts, *(parse_score(score, f"{where}: the third field") for score in fields[len(texts) :])]
+    where += ": the third field"
+    if names == LABELLED:
+        label = parse_label(fields[2], where)
+        return [*texts, None if label is None else LABELS[label]]
+    return [*texts, parse_score(fields[2], where, MOSTLY_SCORES)] if names == GRADED else texts

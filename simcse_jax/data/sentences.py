@@ -174,7 +174,8 @@ def only_column(given: Any) -> tuple[Any, Iterable[Any]]:
     Args:
       given: sentences, which are not checked.
     """
-    given = whole_table(given)
+    check_one_table(given)
+    given = given.read_all() if hasattr(given, "read_all") else given  # Arrow's stream of record batches
     kind = type(given).__name__
     if isinstance(given, AbstractSet):
         raise UserError(f"{given!r:.60}: a {kind}, not a list; give its sentences in their order")
@@ -193,16 +194,11 @@ def only_column(given: Any) -> tuple[Any, Iterable[Any]]:
     return None, _listed(given)
 
 
-def whole_table(given: Any, where: str = "") -> Any:
-    """Arrow's stream of record batches (DuckDB returns one) as a table; anything else as it is.
-
-    Raises:
-      UserError: for a dictionary of tables, such as the splits of a dataset.
-    """
+def check_one_table(given: Any, where: str = "") -> None:
+    """Refuses a dictionary of tables, such as the splits of a dataset."""
     if isinstance(given, Mapping) and any(map(_attribute_of, map(type, given.values()))):
         names, first = ", ".join(map(str, given)), next(iter(given))
         raise UserError(f"{where}a dictionary of tables ({names}): give one of them, such as data[{first!r}]")
-    return given.read_all() if hasattr(given, "read_all") else given
 
 
 def _listed(values: Any) -> Iterable[Any]:

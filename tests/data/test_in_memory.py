@@ -9,7 +9,7 @@ from simcse_jax.data.examples import read_examples
 from simcse_jax.data.in_memory import write_examples
 from simcse_jax.evaluation.sts import read_graded_pairs
 
-datasets = later("datasets")
+datasets, polars = map(later, ("datasets", "polars"))
 PAIRS = [("a cat", "the cat"), ("a dog", "the dog"), ("a cow", "the cow")]
 COLUMNS = {"query": ["a cat", "a dog", "a cow"], "answer": ["the cat", "the dog", "the cow"], "id": [1, 2, 3]}
 READ = (COLUMNS["query"], COLUMNS["answer"])
@@ -28,6 +28,11 @@ def test_examples_are_read_as_those_of_a_file_and_what_is_no_data_is_refused(tmp
         ([("a", "b", "c"), ("a", "b", 1.0)], "data: item 1 is ('a', 'b', 1.0)"),
         ([("a", "b", 1.0), ("a", "b", [])], "data: item 1: the third field"),
         ([("a", "b", "c", "d")], "data: item 0 is"),
+        ([("a" * 99, "b", None)], "data: item 0 is ('aaaaaaaaaaaa...aaaaaaaaaaaaa', 'b', None)"),
+        ([("a", "b", np.ones(2))], "data: item 0 is"),
+        ([("first", "second", "score"), *[("a", "b", "0.5")] * 2], "data: item 0: the third field"),  # `csv.reader`'s
+        ([*[("a", "b", "85%")] * 2, ("a", "b", "n/a")], "data: item 0: the third field"),
+        ([*[("a", "b", "neutral")] * 2, ("a", "b", "NA")], "data: item 2: the third field"),
         (pyarrow.table(COLUMNS).to_batches(), "data: item 0 is"),
         ({"train": pandas.DataFrame(COLUMNS)}, "data: a dictionary of tables (train)"),
         (datasets.DatasetDict(train=datasets.Dataset.from_dict(COLUMNS)), "data: a dictionary of tables (train)"),
@@ -56,6 +61,7 @@ def test_examples_are_read_as_those_of_a_file_and_what_is_no_data_is_refused(tmp
         (pyarrow.table(COLUMNS), READ),
         (pyarrow.table(COLUMNS).to_reader(), READ),  # as DuckDB has it
         (pyarrow.table({name: pyarrow.array(READ[at], pyarrow.string_view()) for at, name in enumerate(PAIR)}), READ),
+        (lambda: polars.DataFrame(COLUMNS).with_columns(kind=polars.lit("a").cast(polars.Categorical)), READ),
         (lambda: datasets.Dataset.from_dict(COLUMNS).select([0, 2]), (["a cat", "a cow"], ["the cat", "the cow"])),
     ):
         write_examples(given() if callable(given) else given, tmp_path / "new" / "data.parquet", "data")
@@ -79,6 +85,13 @@ def test_iterators_are_written_in_pieces_and_dictionaries_have_the_first_one_s_f
     assert pyarrow.parquet.read_table(path).num_rows == 1
     pyarrow.parquet.write_table(pyarrow.table({"a": ["mine"]}), tmp_path / "mine.parquet")
     raises("mine.parquet: exists", write_examples, ["others"], tmp_path / "mine.parquet", "data")
+    table = pyarrow.table({"text": rows})
+    for size in (1, 7, 35):  # of the stream's batches
+        write_examples(table.to_reader(size), tmp_path / "stream.parquet", "data", used=size > 1)
+        assert pyarrow.parquet.ParquetFile(tmp_path / "stream.parquet").num_row_groups == 4
+    batches = (drawn.append("drawn") or batch for batch in table.to_batches(7))
+    next(in_memory._parts(pyarrow.RecordBatchReader.from_batches(table.schema, batches), "data"))
+    assert drawn[35:] == ["drawn"] * 2  # not the whole stream
     monkeypatch.setattr(in_memory, "ROWS", 2)
     rows = [{"anchor": "a", "positive": "b", "negative": None}] * 3
     late = [{"negative": "d", "positive": "c", "anchor": "a"}, {"anchor": "a", "positive": "e"}]
@@ -93,7 +106,10 @@ def test_third_items_are_scores_or_labels_if_all_of_them_are_and_nan_is_a_pair_w
     for thirds, name, written in (
         ([1, np.float32(0.5), float("nan")], "score", [1.0, 0.5, None]),
         (["0.45", " 1 ", ""], "score", [0.45, 1.0, None]),  # as `csv.reader` has them
-        (["Entailment", "contradiction", "-"], "label", ["Entailment", "contradiction", "-"]),
+        ([pandas.NA, np.True_, 0], "score", [None, 1.0, 0.0]),
+        (["Entailment", "contradiction", "-"], "label", ["entailment", "contradiction", None]),
+        (["entailment", "neutral", None], "label", ["entailment", "neutral", None]),
+        (["12/5", "12/7", "12/9"], "negative", ["12/5", "12/7", "12/9"]),
         (["0.45", "entailment", "a text"], "negative", ["0.45", "entailment", "a text"]),
         (["1984", "no", ""], "negative", ["1984", "no", ""]),
         (["", "", ""], "negative", ["", "", ""]),
@@ -101,6 +117,8 @@ def test_third_items_are_scores_or_labels_if_all_of_them_are_and_nan_is_a_pair_w
         write_examples([(*pair, third) for pair, third in zip(PAIRS, thirds, strict=True)], path, "data")
         table = pyarrow.parquet.read_table(path)
         assert (table.schema.names[2], table.column(2).to_pylist()) == (name, written)
+    write_examples([("2 + 2", "4", "5"), ("1 + 1", "2", "3")], path, "data")
+    assert pyarrow.parquet.read_table(path)["negative"].to_pylist() == ["5", "3"]
     columns = {"sentence1": TEXTS * 2, "sentence2": TEXTS * 2, "score": [0.5, float("nan"), 1.0, None]}
     rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
     for table in (columns, pandas.DataFrame(columns), pyarrow.table(columns), rows, [(*row.values(),) for row in rows]):
