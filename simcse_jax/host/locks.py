@@ -18,8 +18,12 @@ In an object store it is an object that only one job can create, and that its ow
 process dies. The owner writes the object again every `HEARTBEAT` seconds, which gives it a new generation. A job that
 finds the object watches it: at a new generation the owner is alive, and the job ends; after `LOST` seconds without one
 it takes the lock over, on condition that the generation is still the same, so only one job can. No clock is compared
-with another host's. An owner that was out of reach for so long notices at its next renewal that the generation is not
-its own. It renews before each important write, too (`check`).
+with another host's.
+
+An owner that stood still or was out of reach for so long finds another job's lock, or none, before it next writes, and
+ends. All that it writes (`storage.write_atomically`) goes through its lock: it looks at the object, then at the lock,
+and writes on condition that the object is still the same (`StoredLock.write`). So it never replaces what a later owner
+wrote.
 """
 
 import contextlib
@@ -35,14 +39,14 @@ import sys
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from simcse_jax.errors import UserError, reason, why
 from simcse_jax.host.flock import Taken, has_name, open_alone
-from simcse_jax.host.storage import Folder, is_remote
+from simcse_jax.host.storage import Folder, folder_locks, is_remote
 
 ATTEMPTS = 100
 _open: set[int] = set()  # the descriptors of the locks that this process has
@@ -50,7 +54,7 @@ HEARTBEAT = 10.0  # seconds between two renewals
 LOST = 30.0  # seconds without one, after which the owner counts as dead
 LOOK = 2.0  # seconds between two looks at another job's lock
 LOCK = ".lock"  # in a folder, and at the end of the name next to something
-Check = Callable[[], None]
+PIECE = 1 << 23  # bytes of a file that are sent at a time
 _mine: set[tuple[str, int]] = set()  # files of locks, and the threads of this process that have them
 AT_FDCWD, RENAME_EXCHANGE = -100, 2  # of Linux's renameat2
 CANNOT_SWAP = {errno.ENOSYS, errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP}
@@ -162,44 +166,74 @@ def _take(file: Path, place: Path) -> int:
 
 
 class StoredLock:
-    """A lock object that this job holds."""
+    """A lock object that this job holds, and the job's way to write to its folder (`storage.FolderLock`)."""
 
     def __init__(self, path: Folder, place: Folder):
         """Takes the lock at `path`, which protects `place`."""
         from google.cloud import storage
 
-        bucket, _, name = str(path).removeprefix("gs://").partition("/")
-        self._name, self._place = name, place
-        self._path, self._owner, self._renewed = path, this_job(), time.monotonic()
-        self._alone = threading.Lock()
+        self.folder = path.parent
+        self._path, self._place, self._owner = path, place, this_job()
         self._stop = threading.Event()
         self._lost: UserError | None = None
-        with self._errors():
-            self._bucket = storage.Client().bucket(bucket)
+        with _errors_in_store(path):
+            self._bucket = storage.Client().bucket(str(path).removeprefix("gs://").partition("/")[0])
+            self._name = self._name_of(path)
             self._generation = self._take()
-        self._renewed = time.monotonic()  # it may have waited
         self._thread = threading.Thread(target=self._renew_regularly, daemon=True)
         self._thread.start()
 
     def check(self) -> None:
-        """Renews the lock.
+        """Looks whether the lock is still this job's.
 
         Raises:
-          UserError: when another job has taken it over, or may have, since the store was out of reach for so long.
+          UserError: when another job has taken it over.
         """
-        with self._errors(lasting=LOST):
-            self._renew(timeout=60)
+        if self._lost is None:
+            owner = self._read()
+            if owner is None or owner.token != self._owner.token:
+                how = f"has taken over, since this job was not heard of for {LOST:.0f} seconds"
+                self._lost = UserError(f"{self._place}: {describe(owner)} {how}")
+        if self._lost is not None:
+            raise self._lost
 
-    @contextlib.contextmanager
-    def _errors(self, lasting: float = 0) -> Iterator[None]:
-        """Reports the errors of the store's client, if there was no renewal for so many seconds."""
-        try:
-            yield
-        except UserError:
-            raise
-        except Exception as error:  # what is written next reports an earlier one
-            if time.monotonic() >= self._renewed + lasting:
-                raise UserError(f"{self._path}: cannot be written: {_why(error)}") from None
+    def write(self, path: Folder, content: bytes | Path) -> None:
+        """Writes an object of the folder, given its content or a file.
+
+        Raises:
+          UserError: when another job has taken the lock over, or the object cannot be written.
+        """
+        from google.api_core.exceptions import PreconditionFailed
+
+        blob = self._bucket.blob(self._name_of(path), chunk_size=PIECE)
+        with _errors_in_store(path):
+            while True:
+                generation = self._seen(blob.name)
+                with contextlib.suppress(PreconditionFailed):  # written in between; or an answer was lost
+                    if isinstance(content, Path):
+                        blob.upload_from_filename(str(content), if_generation_match=generation)
+                    else:
+                        blob.upload_from_string(content, if_generation_match=generation)
+                    return
+
+    def remove(self, path: Folder) -> None:
+        """Removes an object of the folder, if there is one; otherwise like `write`."""
+        from google.api_core.exceptions import NotFound, PreconditionFailed
+
+        blob = self._bucket.blob(self._name_of(path))
+        with _errors_in_store(path):
+            while generation := self._seen(blob.name):
+                with contextlib.suppress(NotFound, PreconditionFailed):
+                    blob.delete(if_generation_match=generation)
+
+    def _name_of(self, path: Folder) -> str:
+        return str(path).removeprefix(f"gs://{self._bucket.name}/")
+
+    def _seen(self, name: str) -> int:
+        """The generation of an object while the lock was this job's; 0 if there is none."""
+        seen = self._bucket.get_blob(name)
+        self.check()  # last: whoever takes over from here on changes what was seen, or comes after this job's write
+        return seen.generation if seen else 0
 
     def close(self) -> None:
         """Removes the object if it is still this job's."""
@@ -217,26 +251,26 @@ class StoredLock:
             elif seen is None:
                 seen = found.generation, time.monotonic()
                 said = f"was writing there; waiting up to {LOST:.0f} seconds to see whether it still does"
-                print(f"{self._place}: {describe(self._read(found))} {said}", file=sys.stderr, flush=True)
+                print(f"{self._place}: {describe(self._read())} {said}", file=sys.stderr, flush=True)
             elif found.generation != seen[0]:
-                raise taken(self._place, self._read(found))
+                raise taken(self._place, self._read())
             elif time.monotonic() > seen[1] + LOST:
                 generation = self._write(found.generation)
             if generation is not None:
                 return generation
             time.sleep(LOOK)
 
-    def _read(self, found: Any) -> Owner | None:
+    def _read(self) -> Owner | None:
+        """The job that has the lock now."""
         from google.api_core.exceptions import NotFound
 
         try:
-            return read_owner(found.download_as_bytes())
-        except NotFound:  # it was renewed or removed just now
-            again = self._bucket.get_blob(self._name)
-            return read_owner(again.download_as_bytes()) if again else None
+            return read_owner(self._bucket.blob(self._name).download_as_bytes())
+        except NotFound:
+            return None
 
     def _write(self, generation: int, **options: Any) -> int | None:
-        """Writes the object if its generation is still this one (0: if there is none); None if it is not."""
+        """Writes the lock if its generation is still this one (0: if there is none); None if it is not."""
         from google.api_core.exceptions import PreconditionFailed
 
         blob = self._bucket.blob(self._name)
@@ -244,32 +278,28 @@ class StoredLock:
             blob.upload_from_string(self._owner.text(), if_generation_match=generation, **options)
         except PreconditionFailed:
             # Or an earlier attempt was successful, and only its answer was lost.
-            now = self._bucket.get_blob(self._name)
-            owner = self._read(now) if now else None
+            now, owner = self._bucket.get_blob(self._name), self._read()
             return now.generation if now and owner and owner.token == self._owner.token else None
         return blob.generation
 
-    def _renew(self, **options: Any) -> None:
-        with self._alone:
-            generation = None if self._lost else self._write(self._generation, **options)
-            if generation is not None:
-                self._generation, self._renewed = generation, time.monotonic()
-            elif self._lost is None:
-                now = self._bucket.get_blob(self._name)
-                owner = describe(self._read(now) if now else None)
-                why = f"has taken over, since this job was not heard of for {LOST:.0f} seconds"
-                self._lost = UserError(f"{self._place}: {owner} {why}")
-            if self._lost is not None:
-                raise self._lost
-
     def _renew_regularly(self) -> None:
         while not self._stop.wait(HEARTBEAT):
-            try:
-                self._renew(timeout=HEARTBEAT, retry=None)
-            except UserError:
-                return  # `check` raises it again
-            except Exception:  # no network for a moment; `check` reports what lasts
-                continue
+            with contextlib.suppress(Exception):  # no network for a moment
+                generation = self._write(self._generation, timeout=HEARTBEAT, retry=None)
+                if generation is None:
+                    return  # another job has taken it over, as the next write will find
+                self._generation = generation
+
+
+@contextlib.contextmanager
+def _errors_in_store(path: Folder) -> Iterator[None]:
+    """Reports the errors of the store's client as ones of writing to `path`."""
+    try:
+        yield
+    except UserError:
+        raise
+    except Exception as error:
+        raise UserError(f"{path}: cannot be written: {_why(error)}") from None
 
 
 def _why(error: Exception) -> str:
@@ -280,38 +310,35 @@ def _why(error: Exception) -> str:
 
 
 @contextlib.contextmanager
-def held_in_store(path: Folder, place: Folder) -> Iterator[Check]:
-    """Holds the lock at `path` during the block; yields a function that raises if it was lost."""
+def held_in_store(path: Folder, place: Folder) -> Iterator[None]:
+    """Holds the lock at `path` during the block, and writes to its folder as the lock's owner."""
     with contextlib.closing(StoredLock(path, place)) as lock:
-        yield lock.check
+        folder_locks.append(lock)
+        try:
+            yield
+        finally:
+            folder_locks.remove(lock)
 
 
 os.register_at_fork(after_in_child=_mine.clear)
 
 
-def never_lost() -> None:
-    """The `Check` of a lock on a disk, and of a process that has none."""
-
-
 @contextlib.contextmanager
-def held(folder: Folder) -> Iterator[Check]:
+def held(folder: Folder) -> Iterator[None]:
     """Holds the lock of a folder during the block; creates the folder if needed.
 
-    Taking it again within the block, in the same thread, has no effect.
-
-    Yields:
-      A function that raises a `UserError` if the lock was lost, which can happen in an object store: call it before
-      what is written there. On a disk it does nothing.
+    Taking it again within the block, in the same thread, has no effect. In an object store the lock can be lost:
+    `storage.write_atomically` and `storage.remove` then refuse to change what is in the folder.
 
     Raises:
       UserError: when another job has it, which the message names, or the folder cannot be written to.
     """
     if is_remote(folder):
-        with held_in_store(folder / LOCK, folder) as check:
-            yield check
+        with held_in_store(folder / LOCK, folder):
+            yield
     else:
         with _held(Path(folder) / LOCK, Path(folder)):
-            yield never_lost
+            yield
 
 
 @contextlib.contextmanager

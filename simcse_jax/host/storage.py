@@ -15,7 +15,7 @@ import time
 import urllib.request
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import IO, Any, TypeAlias
+from typing import IO, Any, Protocol, TypeAlias
 
 import numpy as np
 from etils import epath
@@ -29,6 +29,24 @@ Folder: TypeAlias = Path | epath.Path
 
 HALF_CHARACTER = re.compile(r"\\u[dD][89a-fA-F]")  # a surrogate's escape in JSON
 READER_SECONDS = 20  # that a pipe waits for its reader
+
+
+class FolderLock(Protocol):
+    """This job's lock of a folder in a store (`locks.StoredLock`), which another job may take over."""
+
+    folder: Folder
+
+    def check(self) -> None:
+        """Raises a `UserError` if another job has taken it over."""
+
+    def write(self, path: Folder, content: bytes | Path) -> None:
+        """Writes an object of the folder, given its content or a file; raises as `check`."""
+
+    def remove(self, path: Folder) -> None:
+        """Removes an object of the folder, if there is one; raises as `check`."""
+
+
+folder_locks: list[FolderLock] = []  # those that this process has
 
 
 def is_remote(path: Folder | str) -> bool:
@@ -108,6 +126,17 @@ def look_up_bucket(folder: Folder) -> None:
     storage.Client().get_bucket(str(folder).removeprefix("gs://").split("/")[0])
 
 
+def check_lock(path: Folder) -> None:
+    """Raises a `UserError` if this process had the lock of the path's folder, and another job has taken it over."""
+    if (lock := lock_of(path)) is not None:
+        lock.check()
+
+
+def lock_of(path: Folder) -> FolderLock | None:
+    """This process's lock of the folder in a store that a path is in, the last one taken; None if it has none."""
+    return next((lock for lock in reversed(folder_locks) if path.is_relative_to(lock.folder)), None)
+
+
 @contextlib.contextmanager
 def writing(where: object) -> Iterator[None]:
     """Reports an error of the system in the block as one of writing to `where`."""
@@ -121,9 +150,16 @@ def write_atomically(path: Folder, content: str | bytes) -> None:
     """Writes a file whole or not at all; its folder is created if it does not exist.
 
     A file that is replaced keeps its mode. A link stays, and the file that it points to is replaced. A device or a pipe
-    is written into. Half of a surrogate pair, as in a path that is not UTF-8, becomes an escape, as JSON has it.
+    is written into. Half of a surrogate pair, as in a path that is not UTF-8, becomes an escape, as JSON has it. An
+    object in a folder whose lock this process had, and lost, is left as it is.
+
+    Raises:
+      UserError: when it cannot be written, or another job has taken the lock over.
     """
     data = _encoded(content)
+    if (lock := lock_of(path)) is not None:
+        lock.write(path, data)
+        return
     try:
         if is_remote(path):  # an object appears once it is complete, and needs no folder
             path.write_bytes(data)
@@ -134,6 +170,17 @@ def write_atomically(path: Folder, content: str | bytes) -> None:
                 file.write(data)
     except Exception as error:  # an OSError, or an error of a store's client
         raise UserError(f"{path}: cannot be written: {why(error)}") from None
+
+
+def remove(path: Folder) -> None:
+    """Removes a file or an object, if there is one; refuses, as `write_atomically`, after a lock was lost."""
+    try:
+        if (lock := lock_of(path)) is not None:
+            lock.remove(path)
+        else:
+            path.unlink(missing_ok=True)
+    except OSError as error:
+        raise UserError(f"{path}: cannot be removed ({error.strerror or error})") from None
 
 
 def write_together(folder: Path, files: Mapping[str, str | bytes]) -> None:

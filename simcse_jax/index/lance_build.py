@@ -17,7 +17,7 @@ from simcse_jax.encoding.quantization import Clipped
 from simcse_jax.errors import UserError, require
 from simcse_jax.host.locks import LOCK, held
 from simcse_jax.host.progress import Progress
-from simcse_jax.host.storage import Folder, as_path, is_of_macos, sha256, write_atomically
+from simcse_jax.host.storage import Folder, as_path, is_of_macos, is_remote, sha256, write_atomically
 from simcse_jax.index import lance
 from simcse_jax.index.embedding_files import Batch, EmbeddingFiles
 from simcse_jax.index.folder import ABOUT, UNFINISHED
@@ -71,7 +71,8 @@ def build(
     if model.similarity not in lance.DISTANCES:
         raise UserError(f"{model.name}: compares by {model.similarity}, which LanceDB cannot; build an index in memory")
     _found(folder, model, wanted)  # a mistake is reported before there is a folder
-    with held(folder) as check:
+    with held(folder):
+        _remove_leftovers(folder)
         before = _found(folder, model, wanted)
         if before is not None and _has(before, files):
             return before, False
@@ -85,9 +86,15 @@ def build(
             rows, version = table.count_rows(), table.version
         added = (*(before.added if before else ()), contents.fingerprint)
         about = lance.About(rows, files.last + shift, version, found_in, files.dimension, model, kept, added)
-        check()
         _write(folder, about)
     return about, True
+
+
+def _remove_leftovers(folder: Folder) -> None:
+    """Removes the files that LanceDB had not finished when a build was killed; in a store it leaves none."""
+    if not is_remote(folder):
+        for path in folder.glob(f"{lance.FOLDER}/**/.tmp*"):
+            path.unlink(missing_ok=True)
 
 
 class _Contents:

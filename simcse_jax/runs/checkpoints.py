@@ -20,7 +20,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 from simcse_jax.devices import processes
 from simcse_jax.devices.parts import divide
 from simcse_jax.errors import UserError, reason
-from simcse_jax.host.storage import Folder, is_remote, look_up_bucket, write_atomically
+from simcse_jax.host.storage import Folder, check_lock, is_remote, look_up_bucket, write_atomically
 from simcse_jax.models.parameters import Params
 from simcse_jax.runs.state import TrainState
 
@@ -28,6 +28,14 @@ SCORE, TOWER = "score", "tower"  # the metrics of a checkpoint
 SAVE_SECONDS = 600  # for all processes to write their parts
 DAMAGED = "damaged_checkpoints"  # the folder for checkpoints that cannot be read
 DELETED = "deleted"  # where a checkpoint is moved before its files are removed, so that no kill leaves half of one
+
+
+class _Owned(ocp.path.atomicity.CommitFileTemporaryPath):
+    """A checkpoint in a store, where its last object makes it count: only while the workdir's lock is this job's."""
+
+    async def finalize(self) -> None:
+        check_lock(self.get_final())
+        await super().finalize()
 
 
 class Checkpoints:
@@ -56,6 +64,7 @@ class Checkpoints:
             best_fn=_score,
             preservation_policy=policies.AnyPreservationPolicy(keep),
             cleanup_tmp_directories=not read_only,
+            temporary_path_class=_Owned if is_remote(workdir) else None,
             todelete_subdir=None if read_only or is_remote(workdir) else DELETED,
             read_only=read_only,
             async_options=ocp.AsyncOptions(timeout_secs=SAVE_SECONDS),
@@ -267,6 +276,8 @@ class Checkpoints:
     def _writable(self) -> Iterator[None]:
         try:
             yield
+        except UserError:  # another job has the workdir
+            raise
         except Exception as error:
             saved = [int(path.name) for path in self._folder.iterdir() if path.name.isdigit()]
             left = f"the last good one is that of step {max(saved)}" if saved else "none was saved yet"

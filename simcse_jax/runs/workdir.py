@@ -29,7 +29,7 @@ import jax
 from simcse_jax.config.fields import FIELDS, default_config, flatten, scoring_pooler, values_before
 from simcse_jax.config.sections import Config, Section
 from simcse_jax.errors import UserError, option, why
-from simcse_jax.host.storage import Folder, is_of_macos, read_json, write_atomically
+from simcse_jax.host.storage import Folder, is_of_macos, read_json, remove, write_atomically
 from simcse_jax.huggingface.load import Pretrained
 from simcse_jax.huggingface.peft import base_fingerprint
 from simcse_jax.huggingface.public_names import from_hub
@@ -217,10 +217,7 @@ class Workdir:
 
     def drop_result(self) -> None:
         """Removes `result.json`, if there is one: the scores of a model that the run no longer has."""
-        try:
-            (self.path / "result.json").unlink(missing_ok=True)
-        except OSError as error:
-            raise UserError(f"{self.path / 'result.json'}: cannot be removed ({error.strerror or error})") from None
+        remove(self.path / "result.json")
 
     def write_result(self, result: Mapping[str, Any]) -> None:
         """Writes `result.json`."""

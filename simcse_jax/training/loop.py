@@ -16,7 +16,6 @@ from simcse_jax.devices.preemption import Preemption
 from simcse_jax.encoding.embedder import NotFinite
 from simcse_jax.errors import UserError
 from simcse_jax.host import progress
-from simcse_jax.host.locks import Check, never_lost
 from simcse_jax.host.progress import Progress
 from simcse_jax.models.parameters import Params, subset
 from simcse_jax.objectives.rows import Batch, Settings
@@ -44,7 +43,6 @@ class Run:
     folder: Workdir
     patience: Patience  # its scores are the first process's
     name: str = ""  # of one of several, for people
-    check: Check = never_lost  # raises if the workdir's lock was lost
     metrics: Metrics | None = None  # in the first process alone
     ended: bool = False  # by patience
     problem: str = ""  # why it was given up
@@ -318,7 +316,6 @@ class Training:
         """
         with processes.together():
             for run in self.runs:
-                run.check()
                 if run.metrics is not None:
                     run.metrics.flush()
         score = None if self.setup.together else next(iter(scores.values()), None)

@@ -58,7 +58,6 @@ def choose(training: Training, row: int, state: TrainState) -> tuple[int, Embedd
     best, params = checkpoints.restore_best(state.params)
     kept = [0] if setup.schedule.keep_start else []  # the start may have been better
     with processes.together():
-        run.check()
         if processes.is_first() and (best != intended or run.folder.scored_step() not in (None, best, *kept)):
             run.folder.drop_result()
     if setup.inputs.evaluation is None:  # nothing needs the model

@@ -13,7 +13,7 @@ from simcse_jax.devices import processes
 from simcse_jax.devices.backend import slow_bfloat16
 from simcse_jax.devices.preemption import Preemption
 from simcse_jax.host.closing import closing_all
-from simcse_jax.host.locks import Check, held, never_lost
+from simcse_jax.host.locks import held
 from simcse_jax.host.outputs import output_folder
 from simcse_jax.host.storage import Folder, as_path
 from simcse_jax.objectives.registry import trained
@@ -81,7 +81,8 @@ def train_all(
             configs = [folder.continued(config) for folder, config in zip(folders, configs, strict=True)]
             inputs = read(configs, folders)
             trace = output_folder(profile, option="--profile") if profile and processes.is_first() else None
-        checks = [enter(job, *each, inputs, together is None) for each in zip(folders, configs, strict=True)]
+        for folder, config in zip(folders, configs, strict=True):
+            enter(job, folder, config, inputs, together is None)
         setup = make_setup(configs, inputs)
         checkpoints = Checkpoints(together or folders[0].path, configs[0].checkpoint.keep_every)
         state = setup.state()
@@ -89,8 +90,8 @@ def train_all(
         batches = setup.batches()
         names = [f"{folder.path.parent.name} ({folder.path.name})" if together else "" for folder in folders]
         runs = [
-            Run(config, folder, Patience(config.train.patience), name, check)
-            for config, folder, name, check in zip(configs, folders, names, checks, strict=True)
+            Run(config, folder, Patience(config.train.patience), name)
+            for config, folder, name in zip(configs, folders, names, strict=True)
         ]
         arguments = setup, runs, batches, Updates(setup, batches), setup.settings(), checkpoints
         training = Training(*arguments, callbacks=callbacks, best=best)
@@ -133,14 +134,11 @@ def read(configs: Sequence[Section], folders: Sequence[Workdir]) -> Inputs:
     return inputs
 
 
-def enter(job: contextlib.ExitStack, folder: Workdir, config: Section, inputs: Inputs, alone: bool) -> Check:
+def enter(job: contextlib.ExitStack, folder: Workdir, config: Section, inputs: Inputs, alone: bool) -> None:
     """Creates the workdir, or checks that it is this run's, and that all processes run the same on the same data.
 
     The first process has the workdir's lock until `job` ends. A run that is not `alone` has no checkpoints there, and
     so no file of what they lack.
-
-    Returns:
-      A function that raises a `UserError` if the lock was lost.
 
     Raises:
       UserError: naming what differs in the workdir or in another process, or the other job that writes there.
@@ -152,11 +150,10 @@ def enter(job: contextlib.ExitStack, folder: Workdir, config: Section, inputs: I
     resuming = folder.exists
     facts |= {"--workdir": str(folder), "whether there is a run in --workdir": str(resuming)}
     processes.agree(facts)
-    check: Check = never_lost
     frozen = frozen_params(config.model, inputs.model)
     with processes.together():
         if processes.is_first():
-            check = job.enter_context(held(folder.path))
+            job.enter_context(held(folder.path))
         if resuming or folder.exists:  # another job may have ended just now
             folder.check_same_run(config, prints)
         elif processes.is_first():
@@ -166,7 +163,6 @@ def enter(job: contextlib.ExitStack, folder: Workdir, config: Section, inputs: I
             folder.keep_frozen(frozen)
     with processes.together():
         folder.wait()
-    return check
 
 
 def begin(training: Training, resumed: int | None, step: int) -> None:

@@ -3,14 +3,15 @@ import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 
 import pytest
 from support.object_store import NEEDS_GCSFS, WRITING
 
 from simcse_jax.errors import UserError
 from simcse_jax.host import locks
-from simcse_jax.host.locks import held, read_owner, this_job
-from simcse_jax.host.storage import as_path
+from simcse_jax.host.locks import StoredLock, held, read_owner, this_job
+from simcse_jax.host.storage import Folder, as_path, lock_of, remove, write_atomically
 
 pytestmark = NEEDS_GCSFS
 HOLD = """
@@ -50,9 +51,8 @@ def test_the_owner_renews_it_and_a_second_job_hears_of_the_first_until_it_is_kil
         other.send_signal(signal.SIGKILL)
     generation = store.objects["one/.lock"].generation
     start = time.monotonic()
-    with held(folder) as check:
+    with held(folder):
         assert time.monotonic() > start + 0.8
-        check()
         assert store.objects["one/.lock"].generation > generation
     assert not store.names("one/")
 
@@ -79,43 +79,75 @@ def test_one_of_several_that_start_at_once_has_it(store):
     assert not store.names("many/")
 
 
-def test_an_owner_that_was_out_of_reach_notices_that_it_was_replaced(store, monkeypatch):
-    other = this_job()._replace(host="other-host")
-    with held(as_path("gs://bucket/lost")) as check:
-        store.put("lost/.lock", other.text().encode())  # as the next owner does after `LOST`
-        with pytest.raises(UserError, match=r"process .* on other-host, since .*, has taken over, since this job"):
-            check()
-        wait_for(lambda: not [each for each in threading.enumerate() if "_renew_regularly" in each.name])
-        with pytest.raises(UserError, match="has taken over"):
-            check()
-    assert read_owner(store.text("lost/.lock").encode()) == other  # which is not removed
+def change(path: Folder, how: str, file: Path) -> None:
+    """Changes an object in each of the ways in which the package does."""
+    if how == "removed":
+        remove(path)
+    elif how == "written":
+        write_atomically(path, "mine")
+    else:
+        file.write_text("mine")
+        lock_of(path).write(path, file)
 
 
-def test_an_answer_that_was_lost_is_no_other_job(store, monkeypatch):
+@pytest.mark.parametrize("how", ["written", "uploaded", "removed"])
+def test_an_owner_that_stood_still_changes_nothing_that_the_next_one_wrote(store, tmp_path, monkeypatch, how):
+    folder, other = as_path("gs://bucket/lost"), this_job()._replace(host="other-host")
+
+    def take_over():  # as the next owner does after `LOST`
+        store.put("lost/.lock", other.text().encode())
+        store.put("lost/file", b"theirs")
+
+    for moment in ("before", "between its look at the lock and its write"):
+        store.objects.clear()
+        with held(folder):
+            change(folder / "file", how, tmp_path / "file")
+            assert (how == "removed") == ("lost/file" not in store.objects)
+            store.put("lost/file", b"mine")
+            if moment == "before":
+                take_over()
+            else:
+                looks = iter([take_over])
+                real = StoredLock.check
+                monkeypatch.setattr(StoredLock, "check", lambda lock: (real(lock), next(looks, lambda: None)()))
+            for _ in range(2):
+                with pytest.raises(UserError, match=r"process .* on other-host, since .*, has taken over, since this"):
+                    change(folder / "file", how, tmp_path / "file")
+        monkeypatch.undo()
+        assert store.text("lost/file") == "theirs"
+        assert read_owner(store.text("lost/.lock").encode()) == other  # which is not removed
+
+
+def test_a_late_write_of_an_earlier_owner_does_not_stop_the_next_one(store, monkeypatch):
+    folder, real, late = as_path("gs://bucket/late"), StoredLock.check, iter([b"theirs"])
+    with held(folder):
+        monkeypatch.setattr(StoredLock, "check", lambda lock: [store.put("late/file", data) for data in late])
+        write_atomically(folder / "file", "mine")
+        monkeypatch.setattr(StoredLock, "check", real)
+        assert store.text("late/file") == "mine"
+
+
+def test_an_answer_that_was_lost_is_no_other_job(store):
     """The client repeats a request whose answer did not arrive, and its condition no longer holds."""
-    with held(as_path("gs://bucket/again")) as check:
-        wait_for(lambda: "again/.lock" in store.objects)
-        store.put("again/.lock", store.objects["again/.lock"].data)
-        check()
-    assert not store.names("again/")
+    folder = as_path("gs://bucket/again")
+    with held(folder):
+        generation = int(store.put("again/.lock", store.objects["again/.lock"].data)["generation"])
+        write_atomically(folder / "file", "")
+        wait_for(lambda: store.objects["again/.lock"].generation > generation)
+    assert store.names("again/") == ["again/file"]
 
 
 def test_a_store_that_refuses_is_reported_and_one_that_fails_for_a_moment_is_not(store, monkeypatch):
     folder = as_path("gs://bucket/refused")
-    with held(folder) as check:
+    with held(folder):
         monkeypatch.setattr(store, "refused", WRITING)
-        check()  # what is written next reports it
-        with (
-            monkeypatch.context() as patch,
-            pytest.raises(UserError, match=r"^gs://bucket/refused/\.lock: cannot be wr"),
-        ):
-            patch.setattr(locks, "LOST", 0)
-            check()
+        with pytest.raises(UserError, match=r"^gs://bucket/refused/file: cannot be written: .*permission$"):
+            write_atomically(folder / "file", "")
         time.sleep(0.3)
         monkeypatch.setattr(store, "refused", None)
         generation = store.objects["refused/.lock"].generation
         wait_for(lambda: store.objects["refused/.lock"].generation > generation)
-        check()
+        write_atomically(folder / "file", "")
         monkeypatch.setattr(store, "refused", WRITING)
     monkeypatch.setattr(store, "refused", None)
     store.delete("refused/.lock")

@@ -56,6 +56,14 @@ def test_what_is_added_keeps_its_rows_or_is_numbered_on(tmp_path):
     assert sorted(found.tolist()) == [*range(3, 43), *range(50, 100)]
 
 
+def test_what_a_kill_left_of_lancedb_s_files_is_removed_by_the_next_build(tmp_path):
+    build(tmp_path, (0, VECTORS[:40]))
+    left = tmp_path / "ix" / lance.FOLDER / "data" / ".tmp0RW2PQ"
+    left.touch()
+    build(tmp_path, (0, VECTORS[:40]))
+    assert not left.exists() and rows_of(tmp_path, VECTORS[:40]) == [[row] for row in range(40)]
+
+
 def test_the_same_embeddings_are_added_once_but_to_an_index_of_an_earlier_version(tmp_path, monkeypatch):
     build(tmp_path, (0, VECTORS[:40]), (0, VECTORS[40:60]))
     before = (tmp_path / "ix" / "index.json").read_bytes()

@@ -110,6 +110,28 @@ def test_a_killed_run_in_a_store_resumes(store, tiny_bert, corpus, impatient):
 
 
 @pytest.mark.slow
+def test_a_job_that_stood_still_while_another_finished_its_run_changes_nothing_of_it(
+    store, tiny_bert, corpus, impatient
+):
+    args = train_args(tiny_bert, corpus["csv"], corpus["dev"], "gs://bucket/still", "--config.train.max_steps=40")
+    with start(args) as first:
+        while first.poll() is None and not store.names("still/checkpoints/6/"):
+            time.sleep(0.001)
+        first.send_signal(signal.SIGSTOP)
+        second = run("train", *args)
+        assert second.returncode == 0 and "resuming at step" in second.stdout, second.stderr
+        finished = dict(store.objects)
+        first.send_signal(signal.SIGCONT)
+        output = first.communicate()[0]
+    assert first.returncode == 2 and "Traceback" not in output, output
+    assert re.fullmatch("error: gs://bucket/still: .* has taken over, .*", output.splitlines()[-1])
+    # Of a checkpoint that it was saving, some files may be there, but not the last one, without which none counts.
+    changed = {name for name in finished.keys() | store.objects.keys() if finished.get(name) != store.objects.get(name)}
+    assert all(re.fullmatch(r"still/checkpoints/\d+/.*(?<!commit_success\.txt)", name) for name in changed)
+    assert metrics(store.text("still/metrics.jsonl"))[-1]["step"] == 40
+
+
+@pytest.mark.slow
 def test_a_right_that_is_missing_or_lost_is_reported_in_one_line(store, tiny_bert, corpus, monkeypatch, impatient):
     args = train_args(tiny_bert, corpus["csv"], corpus["dev"], "gs://bucket/lost", "--config.train.max_steps=40")
     store.put("something", b"")

@@ -130,10 +130,13 @@ class ObjectStore(loopback.Loopback):
         return answer | ({"nextPageToken": page[-1]} if len(page) < len(left) else {})
 
     def describe(self, name: str) -> dict[str, object]:
+        from google_crc32c import Checksum  # of the clients
+
         found = self.get(name)
         md5 = base64.b64encode(hashlib.md5(found.data).digest()).decode()
         fields = {"kind": "storage#object", "name": name, "bucket": self.bucket, "metageneration": "1", "md5Hash": md5}
         fields |= {"size": str(len(found.data)), "generation": str(found.generation)}
+        fields |= {"crc32c": base64.b64encode(Checksum(found.data).digest()).decode()}
         return fields | {"timeCreated": found.written, "updated": found.written}
 
     def _check(self, name: str, match: str | None) -> None:

@@ -19,7 +19,6 @@ BLOCK_ROWS = 1 << 17
 LATER = ("--tokens", "--ranges")  # options that plans of earlier versions lack, ignored if unset
 LOOK_SECONDS = 0.5  # between checks of what other processes have done
 ABOUT = b"simcse_jax"  # the metadata key of a file's facts
-LEFTOVERS = ".embeddings-*.tmp*"  # files that killed processes may leave
 
 
 class Block(NamedTuple):
@@ -173,7 +172,7 @@ def finish(folder: Folder, plan: Plan, blocks: Sequence[Block]) -> Manifest | No
             rows, cut = (sum(column) for column in zip(*((each.rows, each.cut) for each in facts), strict=True))
             manifest = Manifest(plan.key, rows, dimension, cut, files)
             shared_folder.write_sealed(plan.own(folder, MANIFEST), manifest._asdict())
-        shared_folder.remove_leftovers(folder, LEFTOVERS)
+    shared_folder.remove_leftovers(folder)
     return read_manifest(folder, plan)
 
 
@@ -189,6 +188,7 @@ def complete(folder: Folder, plan: Plan, blocks: Sequence[Block]) -> Manifest | 
     if manifest is None or missing(folder, blocks):
         return None
     _facts(folder, blocks)
+    shared_folder.remove_leftovers(folder)
     return manifest
 
 

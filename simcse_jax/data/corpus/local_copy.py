@@ -42,7 +42,7 @@ def local_copy(folder: Folder, cache: str, shown: bool = True, texts: bool = Fal
         target.mkdir(parents=True, exist_ok=True)
         files = [file for shard in manifest.shards for file in shard.files[: 1 + texts]]
         missing = [file for file in files if not is_whole(target, [file])]
-        begun = target.glob(shared_folder.LEFTOVERS)  # by others, or by a killed copy
+        begun = target.glob(".shard-*.tmp*")  # by others, or by a killed copy
         needed = sum(file.bytes for file in missing) - sum(shared_folder.size_of(path) or 0 for path in begun) + LEFT
         free = shutil.disk_usage(target).free
     if not missing and is_prepared(target):
@@ -86,7 +86,8 @@ def _copy(folder: Folder, target: Path, file: File, stop: threading.Event) -> bo
         if not mine or is_whole(target, [file]):
             return False
         # Of a killed copy, whose space is needed, but not of the shard's text, whose name goes on with a t.
-        shared_folder.remove_leftovers(target, f".{file.name}.[!t]*tmp")
+        for unfinished in target.glob(f".{file.name}.[!t]*tmp"):
+            unfinished.unlink(missing_ok=True)
         temporary = shared_folder.temporary_of(path)
         try:
             with source.open("rb") as opened, open(temporary, "wb") as copy:

@@ -41,6 +41,7 @@ def make(folder: Folder, plan: Plan, tokenizer: Tokenizer) -> Manifest | None:
     """
     listed = read_manifest(folder) if is_prepared(folder) else None
     if listed is not None and is_whole(folder, (file for shard in listed.shards for file in shard.files)):
+        shared_folder.remove_leftovers(folder)
         return listed
     maker, patient = _Maker(folder, plan, tokenizer, listed), False
     while True:
@@ -188,7 +189,7 @@ def _finish(folder: Folder, plan: Plan) -> Manifest | None:
         if not is_prepared(folder):
             shared_folder.check_unchanged(folder, plan)
             write_manifest(folder, _manifest(folder, plan))
-        shared_folder.remove_leftovers(folder)
+    shared_folder.remove_leftovers(folder)
     return read_manifest(folder)
 
 

@@ -11,6 +11,7 @@ import hashlib
 import itertools
 import json
 import os
+import re
 import secrets
 import tempfile
 import time
@@ -25,13 +26,14 @@ from simcse_jax.errors import UserError, why
 from simcse_jax.host.flock import Taken, open_alone
 from simcse_jax.host.hidden import DOT, PLAN, dot_before
 from simcse_jax.host.locks import held_in_store
-from simcse_jax.host.storage import Folder, as_path, is_of_macos, is_remote, parse_json, write_atomically
+from simcse_jax.host.storage import Folder, as_path, is_of_macos, is_remote, lock_of, parse_json, write_atomically
 
 AT_A_TIME = 32  # sources examined at once
 ATTEMPTS = 20  # before a claim in a bucket counts as a dead process's, perhaps
 SEAL = "seal"
 PIECE = 1 << 23  # bytes read at a time to copy a file
-LEFTOVERS = ".shard-*.tmp*"  # what killed processes may leave
+# What killed processes may leave: files that were not finished, and claims on those that were.
+LEFTOVER = re.compile(r"\.{1,2}(corpus|embeddings|plan|quantization|rows|shard)[-.].*\.(lock|tmp.*)")
 
 
 class Plan(NamedTuple):
@@ -252,7 +254,7 @@ def hash_file(path: Path) -> str:
 
 @contextlib.contextmanager
 def written_to(path: Folder, *further: str) -> Iterator[Path]:
-    """A temporary file to write to, renamed or uploaded to `path` after the block.
+    """A temporary file to write to, renamed or, under a claim in a bucket, uploaded to `path` after the block.
 
     `further` are suffixes of more files that are written next to it.
     """
@@ -271,19 +273,12 @@ def written_to(path: Folder, *further: str) -> Iterator[Path]:
         try:
             for ending in reversed(endings):
                 written, target = Path(f"{temporary}{ending}"), path.parent / (path.name + ending)
-                if is_remote(path):
-                    _upload(written, target)
+                if (lock := lock_of(target)) is not None:
+                    lock.write(target, written)
                 else:
                     put_in_place(written, Path(target))
-        except Exception as error:  # an OSError, or an error of a store's client
+        except OSError as error:
             raise UserError(f"{path}: cannot be written: {why(error)}") from None
-
-
-def _upload(written: Path, target: Folder) -> None:
-    """Uploads a file, whole or not at all; an object opened for writing would appear in part after an error."""
-    import fsspec
-
-    fsspec.filesystem("gcs").put_file(str(written), str(target), chunksize=PIECE)
 
 
 def temporary_of(path: Path) -> Path:
@@ -304,8 +299,8 @@ def put_in_place(written: Path, path: Path) -> None:
         os.close(folder)
 
 
-def remove_leftovers(folder: Folder, pattern: str = LEFTOVERS) -> None:
-    """Removes what killed processes left in a complete folder."""
-    if not is_remote(folder):
-        for path in folder.glob(pattern):
-            path.unlink(missing_ok=True)
+def remove_leftovers(folder: Folder) -> None:
+    """Removes what killed processes left in a complete folder, in which nobody writes anything else."""
+    for name in names_in(folder):
+        if LEFTOVER.fullmatch(name):
+            (folder / name).unlink(missing_ok=True)

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Protocol
 
 from simcse_jax.errors import UserError, reason
 from simcse_jax.host import progress
-from simcse_jax.host.storage import Folder, read_json, write_atomically
+from simcse_jax.host.storage import Folder, check_lock, read_json, write_atomically
 from simcse_jax.runs.metrics_file import grouped
 
 
@@ -100,6 +100,7 @@ class Tracker:
     def close(self) -> None:
         """Sends the rest, and ends the report."""
         with self._warned("the same command sends what is missing"):
+            check_lock(self._file)  # another job reports to the same run now
             try:
                 self._send()
             finally:
@@ -110,7 +111,7 @@ class Tracker:
     def _warned(self, then: str) -> Iterator[None]:
         try:
             yield
-        except UserError:  # the disk is full
+        except UserError:  # the disk is full, or another job has the workdir
             raise
         except Exception as error:
             self._failed = True

@@ -167,7 +167,11 @@ def test_every_row_is_made_once_and_others_read_all_also_while_it_is_filled(fold
     lost = folder / second.file
     content = lost.read_bytes()
     lost.unlink()
+    left = [folder / name for name in (f".{first.file}.lock", ".embeddings.json.lock")]  # by kills
+    left[0].touch()
     assert encode_here(folder, plan, encoder).rows == 25 and lost.read_bytes() == content
+    left[1].touch()
+    assert encode_here(folder, plan, encoder).rows == 25 and not [path for path in left if path.exists()]
 
 
 @pytest.mark.parametrize("made", [0, 2, 4])

@@ -118,10 +118,6 @@ def test_what_was_written_is_read_and_changed_files_and_sources_are_told(tmp_pat
 def test_work_is_one_process_s_at_a_time_and_free_after_a_kill_or_in_files_of_its_own(tmp_path):
     names = {shared_folder.temporary_of(tmp_path / "shard-00000-00001") for _ in range(3)}
     assert len(names) == 3
-    for name in names:
-        name.touch()
-    shared_folder.remove_leftovers(tmp_path)
-    assert not list(tmp_path.iterdir())
     path = tmp_path / "shard"
     with claimed(path) as mine, claimed(path) as again, claimed(tmp_path / "other") as other:
         assert (mine, again, other) == (True, False, True)
@@ -158,6 +154,20 @@ def test_a_file_gets_its_name_after_its_texts_or_nothing_is_left(tmp_path, monke
     assert placed == ["shard", "shard.text", "shard"]
 
 
+@pytest.mark.parametrize("in_bucket", [False, pytest.param(True, marks=NEEDS_GCSFS)])
+def test_what_kills_left_in_a_complete_folder_is_removed_and_nothing_else(tmp_path, store, in_bucket):
+    folder = as_path("gs://bucket/full") if in_bucket else tmp_path
+    kept = {"corpus.json", ".plan.json", ".embeddings.json", ".quantization.json", ".rows-00000.json", ".lock"}
+    kept |= {"embeddings-00000-00000.parquet", "shard-00000-00000", "shard-00000-00000.text", ".notes.tmp"}
+    left = {f".{name}.lock" for name in ("shard-00000-00000", "corpus.json", "plan.json", "rows-00000.json")}
+    left |= {".embeddings.json.lock", ".embeddings-00000-00000.parquet.lock", "..embeddings.json.tmp"}
+    left |= {".shard-00000-00000.00ff.tmp", ".shard-00000-00000.00ff.tmp.text", ".corpus.json.tmp"}
+    for name in kept | left:
+        (folder / name).write_bytes(b"x")
+    shared_folder.remove_leftovers(folder)
+    assert {path.name for path in folder.iterdir()} == kept
+
+
 @NEEDS_GCSFS
 def test_a_folder_in_a_bucket_has_no_part_of_an_upload_that_was_refused(plan, store, monkeypatch):
     folder = as_path("gs://bucket/out")
@@ -181,9 +191,10 @@ def test_a_folder_in_a_bucket_has_no_part_of_an_upload_that_was_refused(plan, st
     monkeypatch.setattr(store, "continue_upload", refuse_the_second)
     target = as_path("gs://bucket/upload") / "shard"
     refused = pytest.raises(UserError, match=r"gs://bucket/upload/shard: cannot")
-    with refused, written_to(target) as path:
-        path.write_bytes(bytes(20 << 20))
-    assert len(parts) >= 2 and not store.names("upload/")
-    with written_to(target) as path:
-        path.write_bytes(bytes(20 << 20))
+    with claimed(target):
+        with refused, written_to(target) as path:
+            path.write_bytes(bytes(20 << 20))
+        assert len(parts) >= 2 and store.names("upload/") == ["upload/.shard.lock"]
+        with written_to(target) as path:
+            path.write_bytes(bytes(20 << 20))
     assert len(store.objects["upload/shard"].data) == 20 << 20

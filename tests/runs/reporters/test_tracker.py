@@ -1,9 +1,13 @@
 from unittest.mock import Mock
 
 import pytest
+from support.object_store import NEEDS_GCSFS
 
 from simcse_jax.errors import UserError
+from simcse_jax.host.locks import held
+from simcse_jax.host.storage import as_path
 from simcse_jax.runs.metrics_file import Metrics
+from simcse_jax.runs.reporters.tensorboard import TensorBoard
 from simcse_jax.runs.reporters.tracker import Tracker
 
 
@@ -84,6 +88,24 @@ def test_a_tracker_that_is_chosen_later_or_does_not_know_the_run_gets_all_lines(
     another = Fake()
     start(tmp_path, another, 3).close()
     assert another.runs == {"run0": ALL}
+
+
+@NEEDS_GCSFS
+def test_a_job_that_lost_its_run_changes_neither_its_metrics_nor_its_trackers(store, fake, monkeypatch):
+    monkeypatch.setattr("simcse_jax.runs.metrics_file.WRITE_SECONDS", 0)
+    folder = as_path("gs://bucket/run")
+    with held(folder):
+        metrics = start(folder, fake)
+        metrics.add(TensorBoard(folder, None))
+        write(metrics, [1, 2])
+        store.put("run/metrics.jsonl", b"another job's")
+        store.delete("run/.lock")  # which has ended
+        before, sent = dict(store.objects), [*fake.runs["run0"]]
+        metrics.write(3, {"loss": 1.5})  # a log line: the next checkpoint reports it
+        for end in (metrics.flush, metrics.close):
+            with pytest.raises(UserError, match="gs://bucket/run: another process has taken over"):
+                end()
+    assert store.objects == before and fake.runs == {"run0": sent} and not fake.closed
 
 
 def test_what_a_tracker_may_lose_in_a_kill_is_sent_again(tmp_path):
