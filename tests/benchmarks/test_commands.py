@@ -43,6 +43,7 @@ WRONG = [
     (serve, "--texts 1 3000", "--texts 1 3000"),
     (reading, f"--folder {ROOT} --keep", "--folder .*: exists; choose a new one"),
 ]
+FEW = ["--rounds", 2, "--steps", 1, "--warmup", 1, "--batch-size", 8]
 
 
 def test_a_wrong_option_is_reported_in_one_line_and_the_peers_processes_are_without_jax(monkeypatch, tmp_path):
@@ -115,9 +116,6 @@ def test_the_host_s_work_is_that_of_a_run_s_loop(tiny_bert, corpus):
     figures = host_work.figures(Comparison("", "steps", "x", {"x": rounds}, {}, {}, {}, {}))["x"]
     assert 0 < figures["processor_ms"]["min"] <= figures["processor_ms"]["max"]
     assert figures["arrays"] > 50 and {each["work"] for each in rounds} == {30}
-
-
-FEW = ["--rounds", 2, "--steps", 1, "--warmup", 1, "--batch-size", 8]
 
 
 def start_forked(args, env, **options):

@@ -21,6 +21,10 @@ ARGUMENTS += ["--config.data.train=~/it's, $HOME", '--config.model.init_from=a\\
 CLOUD = {"PROJECT": "mine", "ZONE": "us-central1-a"}
 NEEDED = {"tpu.sh": CLOUD, "kubernetes.sh": {"IMAGE": "image:1"}}
 BEFORE = {"tpu.sh": ["train"], "local_processes.sh": ["2"]}  # arguments before main's
+BEGIN = ["create", "copy", "install"]
+AGAIN, END = BEGIN[1:], ["run 0", "delete"]
+SHARED = {"VOLUME": "persistentVolumeClaim: {claimName: shared}", "NAMESPACE": "team", "HOSTS": "4", "NAME": "other"}
+TPU = {"RESOURCE": "google.com/tpu", "CHIPS": "4", "NODE_SELECTOR": "{cloud.google.com/gke-tpu-topology: 4x4, a: b&c}"}
 
 
 def write_program(path: Path, text: str) -> Path:
@@ -319,10 +323,6 @@ esac
     )
 
 
-BEGIN = ["create", "copy", "install"]
-AGAIN, END = BEGIN[1:], ["run 0", "delete"]
-
-
 @pytest.mark.parametrize(
     ("plan", "expected", "steps"),
     [
@@ -378,10 +378,6 @@ def manifest(programs: Path, *args: str, **settings: str) -> dict:
     assert shlex.split(first)[:4] == ["kubectl", "create", f"--namespace={namespace}", "--filename=-"] and last == "END"
     assert "${" not in "\n".join(line for line in lines if not line.lstrip().startswith("#"))
     return yaml.safe_load("\n".join(lines))
-
-
-SHARED = {"VOLUME": "persistentVolumeClaim: {claimName: shared}", "NAMESPACE": "team", "HOSTS": "4", "NAME": "other"}
-TPU = {"RESOURCE": "google.com/tpu", "CHIPS": "4", "NODE_SELECTOR": "{cloud.google.com/gke-tpu-topology: 4x4, a: b&c}"}
 
 
 @pytest.mark.parametrize("settings", [{}, SHARED | TPU])

@@ -13,6 +13,9 @@ from simcse_jax.runs.dynamics import checkpoint_encoders, folder_name, read_reco
 from simcse_jax.runs.metrics_file import read_metrics
 from simcse_jax.simcse import SimCSE
 
+RECORDED = ("self_similarity", "intra_sentence_similarity", *FIELDS)
+PLACE = {"alignment": 0.25, "uniformity": -1.5, "anisotropy": 0.5}
+
 
 def changed(workdir, target, points=(), sha256=None):
     """A copy of a run with what was measured while it trained."""
@@ -46,9 +49,6 @@ def test_kept_checkpoints_are_measured_and_drawn(trained, corpus, tmp_path):
         assert f"step {point['step']}: anisotropy {point['anisotropy']:.4f}" in done.stdout
     assert len({point["l2_norm"] for point in points}) == len(points)
     assert {path.name for path in (tmp_path / "out").glob("*.svg")} == {f"{field}.svg" for field in FIELDS}
-
-
-RECORDED = ("self_similarity", "intra_sentence_similarity", *FIELDS)
 
 
 @pytest.mark.slow
@@ -112,9 +112,6 @@ def test_every_checkpoint_and_the_start_if_it_is_there_are_encoded_with_their_ow
     (workdir / "checkpoints" / str(steps_of(workdir)[0])).rename(workdir / "checkpoints" / "0")
     steps = [kept.step for kept in checkpoint_encoders(as_path(str(workdir)))]
     assert steps == steps_of(workdir) and steps[0] == 0  # a start that was saved is measured once
-
-
-PLACE = {"alignment": 0.25, "uniformity": -1.5, "anisotropy": 0.5}
 
 
 @pytest.fixture

@@ -32,6 +32,7 @@ HEADLESS = SimpleNamespace(
     config=SimpleNamespace(**ENCODER, positions="from zero"),
     tokenizer=SimpleNamespace(lowers_first=False),
 )
+FOUND = {"ndcg@10": 31.25, "recall@100": 60.0, "queries": 300, "documents": 5183, "corpus": 5183, "sha256": "0"}
 
 
 def a_run(**fields) -> dict:
@@ -277,9 +278,6 @@ def test_the_snippets_of_a_model_with_settings_of_its_own(lowers, tmp_path, monk
     assert ours.shape == (3, 9 if lowers else 32) and np.allclose(np.linalg.norm(ours, axis=1), 1, atol=1e-5) != lowers
     for theirs in others:
         np.testing.assert_allclose(theirs, ours, atol=1e-5)
-
-
-FOUND = {"ndcg@10": 31.25, "recall@100": 60.0, "queries": 300, "documents": 5183, "corpus": 5183, "sha256": "0"}
 
 
 def run(**fields):

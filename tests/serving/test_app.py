@@ -29,11 +29,7 @@ MISTAKES = [
     ({**GOOD, "prompt_name": "none"}, "prompt_name"),
     ({**GOOD, "inptu": "a"}, "inptu"),
 ]
-SEARCHES = [
-    ({}, "query"),
-    ({"query": "a", "top_k": 10**6}, "top_k"),
-    ({"query": "a", "model": "other"}, "model"),
-]
+SEARCHES = [({}, "query"), ({"query": "a", "top_k": 10**6}, "top_k"), ({"query": "a", "model": "other"}, "model")]
 RERANKED = {"query": "ab", "documents": ["a"]}
 RERANKINGS = [
     ({}, "query"),

@@ -36,6 +36,8 @@ MODULES = (
     LayerNorm(inputs=20),
 )
 NAMES = {f"modules.{name}" for name in ("0.kernel", "2.kernel", "2.bias", "2.residual", "3.scale", "3.bias")}
+CONVOLUTIONS = {"widths": ("1", "3"), "channels": 8, "activation": "relu"}
+JENSEN_SHANNON = {"jensen_shannon": {"weight": 1.0}}
 
 
 def loss(devices=1, **changes):
@@ -104,10 +106,6 @@ def test_they_belong_to_their_pooler_and_train_beside_lora(gemma, corpus):
     assert read_inputs(make_config(gemma, corpus)).model.config.modules != ()
     trained = split_shapes(load(str(gemma)).config, make_config(gemma, corpus, model__lora__rank=2))[0]
     assert {name for name in trained if ".lora." not in name} == {"modules.0.kernel", "modules.1.kernel"}
-
-
-CONVOLUTIONS = {"widths": ("1", "3"), "channels": 8, "activation": "relu"}
-JENSEN_SHANNON = {"jensen_shannon": {"weight": 1.0}}
 
 
 @functools.cache

@@ -23,6 +23,7 @@ ENCODERS = ("", "discriminator.")
 OWN = {"projector.layers.0.kernel": "projector.0.weight", "projector.layers.1.kernel": "projector.3.weight"}
 OWN |= {"projector.norms.0.scale": "projector.1.weight", "projector.norms.0.bias": "projector.1.bias"}
 OWN |= {"replaced_token_detection.kernel": "head.weight", "replaced_token_detection.bias": "head.bias"}
+LIVE = [pytest.param(each, True, marks=[pytest.mark.slow, pytest.mark.optimized]) for each in ("paper", "released")]
 
 
 def by_their_names(arrays):
@@ -85,9 +86,6 @@ def their_step(params, frozen, data, masked, drawn):
     loss.backward()
     named = [(prefix + name, x) for prefix, module in modules.items() for name, x in module.named_parameters()]
     return {"loss": loss.item()} | sketches({name: x.grad.numpy() for name, x in named if x.grad is not None})
-
-
-LIVE = [pytest.param(each, True, marks=[pytest.mark.slow, pytest.mark.optimized]) for each in ("paper", "released")]
 
 
 @pytest.mark.parametrize(("reading", "live"), [("paper", False), *LIVE])

@@ -18,6 +18,7 @@ from simcse_jax.training.loss import make_loss
 from simcse_jax.training.step import init_state, make_step
 
 NAME, GAMMA, SIZE, RATE = OBJECTIVE.name, 0.75, 12, 0.4
+LIVE = [pytest.param(each, True, marks=[pytest.mark.slow, pytest.mark.optimized]) for each in ("paper", "released")]
 
 
 def twice_in(keys, ids, mask, reading):
@@ -43,9 +44,6 @@ def their_step(params, momentum, queue, ids, mask, positives):
     with torch.no_grad():
         rows = embedded(module_of({**params, **momentum})[0], head, ids, mask)
     return found | {"loss: queue": np.concatenate([queue, rows.numpy()])[-SIZE:]}
-
-
-LIVE = [pytest.param(each, True, marks=[pytest.mark.slow, pytest.mark.optimized]) for each in ("paper", "released")]
 
 
 @pytest.mark.parametrize(("reading", "live"), [("paper", False), *LIVE])

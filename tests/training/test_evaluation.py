@@ -32,6 +32,8 @@ from simcse_jax.training.setup import make_recipe, make_settings, make_setup
 
 TARGET = ("postprocess_data=target",)
 CHOSEN = ("development=retrieval", "retrieval.measures=mrr@5,recall@10", "retrieval.documents=30")
+NAMES = {"anisotropy", "self_similarity", "intra_sentence_similarity", "l2_norm", "alignment", "uniformity"}
+NAMES |= {"adjusted_self_similarity", "adjusted_intra_sentence_similarity", *NUMBERS}
 
 
 def config_of(data, *fields, model=""):
@@ -284,10 +286,6 @@ def test_sizes_of_embeddings_that_do_not_fit_are_refused(trained, tiny_bert, cor
     for value in ("33", "8,8", "8,08", "1" * 5000):
         refused(call("evaluate", *chosen, "--dimensions", value), f"--dimensions {value[:9]}")
     refused(call("evaluate", *chosen, "--dimensions", "8", "--truncate-dim", "8"), "--truncate-dim: is for one size")
-
-
-NAMES = {"anisotropy", "self_similarity", "intra_sentence_similarity", "l2_norm", "alignment", "uniformity"}
-NAMES |= {"adjusted_self_similarity", "adjusted_intra_sentence_similarity", *NUMBERS}
 
 
 @pytest.mark.slow

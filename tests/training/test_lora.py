@@ -22,6 +22,7 @@ from simcse_jax.simcse import SimCSE
 
 LORA = ["--config.model.lora.rank=2", "--config.model.lora.dropout=0.2"]
 FROZEN = ["--config.model.freeze.layers=1", "--config.model.freeze.embeddings=True"]
+NUMBERS = settings(lora_dropout=0.2)
 
 
 def config_of(model, corpus, *more):
@@ -49,9 +50,6 @@ def parts(tiny_bert, corpus, *more):
     noise = np.random.default_rng(0)
     trained = {name: value + noise.normal(0, 0.1, value.shape).astype(np.float32) for name, value in trained.items()}
     return graph, trained, partial.in_step(frozen)
-
-
-NUMBERS = settings(lora_dropout=0.2)
 
 
 def loss_and_gradient(tiny_bert, corpus, fields, devices=1, **changes):

@@ -21,6 +21,11 @@ from simcse_jax.training.loss import embed, encode_views, make_given, seen_by
 
 pytestmark = pytest.mark.exact
 MASKING = Masking(mask_id=3, special_ids=(0, 1, 2, 3))
+BOTH = (term("info_nce", (("similarity", "cosine"), ("symmetric", True), ("negatives", "both"))),)
+CHANGES = ("anchor_change", "cutoff"), ("positive_change", "shuffled")
+CONSERT = {"positive": "off", "objectives": BOTH, "changed": CHANGES}  # no masks, and yet keys
+RATES = {"changed": (("positive_rate", True), *CHANGES)}
+IN_FLOAT32 = {"exp", "log", "rsqrt", "erf", "tanh", "reduce_sum", "div", "psum_invariant", "reduce_scatter"}
 
 
 def rows_of(data, column):
@@ -120,12 +125,6 @@ def test_one_device_alone_has_nothing_to_gather_or_to_sum():
     """Its gradients would be copied for it: a tenth of a gigabyte at MiniLM's size."""
     texts = [function.lower(*arguments).as_text() for function, arguments in (loss_function(1), loss_function(2))]
     assert ["stablehlo.all_" in text for text in texts] == [False, True]
-
-
-BOTH = (term("info_nce", (("similarity", "cosine"), ("symmetric", True), ("negatives", "both"))),)
-CHANGES = ("anchor_change", "cutoff"), ("positive_change", "shuffled")
-CONSERT = {"positive": "off", "objectives": BOTH, "changed": CHANGES}  # no masks, and yet keys
-RATES = {"changed": (("positive_rate", True), *CHANGES)}
 
 
 @pytest.mark.slow
@@ -270,9 +269,6 @@ def test_every_float32_product_has_the_precision_of_the_config():
         products = [each.params for each in equations(jax.make_jaxpr(function)(*arguments).jaxpr, "dot_general")]
         precision = jax.lax.Precision[name.upper()]
         assert len(products) > 20 and all(set(params["precision"]) == {precision} for params in products)
-
-
-IN_FLOAT32 = {"exp", "log", "rsqrt", "erf", "tanh", "reduce_sum", "div", "psum_invariant", "reduce_scatter"}
 
 
 def test_bfloat16_is_of_the_encoder_s_products_alone():

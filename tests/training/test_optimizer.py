@@ -11,6 +11,8 @@ from support.steps import settings
 from simcse_jax.training.optimizer import Optimization, norm_of_whole, optimizer
 from simcse_jax.training.step import init_state
 
+CHOICES = (Optimization("adamw"), Optimization("adamw", bias_correction=False), Optimization("rmsprop"))
+
 
 def updated(gradients, state, params, chosen, optimization=Optimization(), step=0):  # noqa: B008
     return _updated(optimization, jnp.int32(step), gradients, state, params, chosen)
@@ -59,9 +61,6 @@ def references(rate, decay, epsilon):
         return x * (1 - rate * decay) - rate * gradient / (np.sqrt(state["square"]) + epsilon)
 
     return adamw, uncorrected, rmsprop
-
-
-CHOICES = (Optimization("adamw"), Optimization("adamw", bias_correction=False), Optimization("rmsprop"))
 
 
 @pytest.mark.parametrize("number", range(3))

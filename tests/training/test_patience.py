@@ -11,6 +11,10 @@ from simcse_jax.runs.loading import load_workdir
 from simcse_jax.training import loop, scoring
 from simcse_jax.training.patience import ENDED, SINCE_BEST, Patience
 
+SCORES = {0: 9.0, 2: 1.0, 4: 3.0, 6: 2.0, 8: 3.0, 10: 4.0}  # with patience 2 the run ends at 8; the best are 4 and 8
+FIELDS = "train.patience=2 train.max_steps=10 train.log_every=3 eval.every=2 analysis.every=6 analysis.sentences=10"
+SAID = "ended at step 8: no improvement in 2 evaluations (train.patience)"
+
 
 def counted(evaluations, *scores):
     patience = Patience(evaluations)
@@ -35,11 +39,6 @@ def test_a_better_score_starts_the_count_again_an_equal_one_does_not_nor_does_th
     written = [{"step": step, "eval/x": score} for step, score in ((0, 9.0), (10, 5.0), (20, 4.0))]
     written.insert(1, {"step": 10, "loss": 99.0})
     assert Patience(1).replay(written) == counted(1, 9.0, 5.0, 4.0)
-
-
-SCORES = {0: 9.0, 2: 1.0, 4: 3.0, 6: 2.0, 8: 3.0, 10: 4.0}  # with patience 2 the run ends at 8; the best are 4 and 8
-FIELDS = "train.patience=2 train.max_steps=10 train.log_every=3 eval.every=2 analysis.every=6 analysis.sentences=10"
-SAID = "ended at step 8: no improvement in 2 evaluations (train.patience)"
 
 
 @pytest.mark.slow

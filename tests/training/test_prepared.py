@@ -21,6 +21,11 @@ from simcse_jax.training.prepared import open_prepared
 from simcse_jax.training.reading import read_corpus
 from simcse_jax.training.run import train_and_evaluate
 
+LABELLED = {"objective__softmax_nli__weight": 1.0, "objective__info_nce__weight": 0.0, "model__pooler": "avg"}
+SCORED = {"objective__cosent__weight": 1.0, "objective__info_nce__weight": 0.0}
+GUESSED = {"data__augment__name": "mlm", "data__augment__mlm_model": "x"}
+PROJECTED = {"projector__widths": "2D,D", "projector__objectives": ("info_nce",)}
+
 
 @pytest.fixture(scope="module")
 def prepared(shared, tiny_bert, corpus):
@@ -76,12 +81,6 @@ def test_a_batch_of_the_longest_rows_is_not_cut(config_of, tiny_bert, tmp_path, 
     printed = capsys.readouterr().out
     assert "compiled the step for most batches" in printed and "for the longest batches" in printed
     close(tmp_path / "without", tmp_path / "with")
-
-
-LABELLED = {"objective__softmax_nli__weight": 1.0, "objective__info_nce__weight": 0.0, "model__pooler": "avg"}
-SCORED = {"objective__cosent__weight": 1.0, "objective__info_nce__weight": 0.0}
-GUESSED = {"data__augment__name": "mlm", "data__augment__mlm_model": "x"}
-PROJECTED = {"projector__widths": "2D,D", "projector__objectives": ("info_nce",)}
 
 
 def test_what_does_not_fit_the_corpus_is_refused(config_of, prepared, corpus, tmp_path):

@@ -19,6 +19,14 @@ from simcse_jax.runs.loading import load_model
 from simcse_jax.training.reading import read_corpus
 from simcse_jax.training.run import train_and_evaluate
 
+QUERIES = {"data__lengths__anchor": 10, "data__prompts__anchor": "the ,a dog ", "data__prompts__positive": ",cat "}
+MIXED = {"data__mixed": True, "data__weights": ("1", "2"), **QUERIES}
+APART = {"data__batching": "one_source", "data__weights": ("1", "2"), "data__no_duplicates": True, **QUERIES}
+TAUGHT = {"objective__margin_mse__weight": 1.0, "teacher__model": "x"}
+PROJECTED = {"projector__widths": "2D,D", "projector__objectives": ("info_nce",)}
+REPEATED = {"views__positive_change": "repeated"}
+ONE_SOURCE = {"data__batching": "one_source"}
+
 
 @pytest.fixture(scope="module")
 def pairs(shared):
@@ -48,9 +56,6 @@ def read(config, model):
     return read_corpus(config, model, model.tokenizer)
 
 
-QUERIES = {"data__lengths__anchor": 10, "data__prompts__anchor": "the ,a dog ", "data__prompts__positive": ",cat "}
-
-
 def test_a_run_says_how_many_sentences_are_cut(config, model, capsys):
     alone = changed(config, data__train=config.data.train.split(",")[1])
     texts = [text for line in Path(alone.data.train).read_text().splitlines()[1:] for text in line.split(",")]
@@ -62,10 +67,6 @@ def test_a_run_says_how_many_sentences_are_cut(config, model, capsys):
         assert f"{longer} of 60 sentences have more than {named} tokens and are cut there\n" in capsys.readouterr().out
     read(changed(alone, data__max_length=64), model)
     assert "cut" not in capsys.readouterr().out
-
-
-MIXED = {"data__mixed": True, "data__weights": ("1", "2"), **QUERIES}
-APART = {"data__batching": "one_source", "data__weights": ("1", "2"), "data__no_duplicates": True, **QUERIES}
 
 
 @pytest.mark.slow
@@ -174,12 +175,6 @@ def test_the_prompts_are_those_of_the_exported_model(config, pairs, tmp_path):
     settings = json.loads((tmp_path / "out" / "config_sentence_transformers.json").read_text())
     assert settings["prompts"] == prompts and settings["default_prompt_name"] is None
     assert load_model(str(tmp_path / "out")).settings.prompts["query"] == "the "
-
-
-TAUGHT = {"objective__margin_mse__weight": 1.0, "teacher__model": "x"}
-PROJECTED = {"projector__widths": "2D,D", "projector__objectives": ("info_nce",)}
-REPEATED = {"views__positive_change": "repeated"}
-ONE_SOURCE = {"data__batching": "one_source"}
 
 
 def test_what_does_not_fit_the_sources_is_refused(config, corpus, pairs, model, tmp_path):

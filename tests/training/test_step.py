@@ -18,6 +18,7 @@ pytestmark = pytest.mark.exact
 
 
 DATA = [batch(3, seed) for seed in range(4)]
+OTHERS = [(2, 3), *(pytest.param(*each, marks=pytest.mark.slow) for each in ((1, 3), (2, 0), (4, 1), (8, 0)))]
 
 
 @functools.cache
@@ -42,9 +43,6 @@ def trained(devices=1, chunk_size=0, mu_dtype="float32", steps=20, **numbers):
         state, metrics = update(state, jax.device_put(DATA[step % 4], place), numbers)
         losses.append(float(metrics["loss"]))
     return losses, {name: np.asarray(value) for name, value in state.params.items()}
-
-
-OTHERS = [(2, 3), *(pytest.param(*each, marks=pytest.mark.slow) for each in ((1, 3), (2, 0), (4, 1), (8, 0)))]
 
 
 @pytest.mark.optimized

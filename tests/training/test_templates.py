@@ -34,6 +34,8 @@ TEMPERATURE = 0.5  # at 0.05 rounding is ten times as large
 NUMBERS = {"info_nce": {"weight": 1.0, "temperature": TEMPERATURE, "hard_negative_weight": 1.0}}
 FIRST, SECOND = Template((2, 4, 5), (6, MASK, 7, 3)), Template((2, 8), (9, 10, MASK, 7, 3))
 WORDS = [[int(word) for word in np.random.default_rng(row).integers(11, MASK, 3 + 2 * row % 7)] for row in range(BATCH)]
+LIVE = [("bert", "paper"), ("roberta", "paper"), ("roberta", "released"), ("bert", "none")]
+LIVE = [pytest.param(*each, True, marks=[pytest.mark.slow, pytest.mark.optimized]) for each in LIVE]
 
 
 def around(template, words=()):
@@ -115,10 +117,6 @@ def their_loss(model_type, params, config, denoising):
     loss.backward()
     theirs = dict(encoder.named_parameters()) | {f"head.{name}": value for name, value in head.named_parameters()}
     return {"loss": loss.item()} | {name: np.float32(value.grad) for name, value in theirs.items()}
-
-
-LIVE = [("bert", "paper"), ("roberta", "paper"), ("roberta", "released"), ("bert", "none")]
-LIVE = [pytest.param(*each, True, marks=[pytest.mark.slow, pytest.mark.optimized]) for each in LIVE]
 
 
 @pytest.mark.parametrize(("model_type", "denoising", "live"), [("bert", "paper", False), *LIVE])

@@ -21,6 +21,9 @@ from simcse_jax.training.loss import make_given
 pytestmark = pytest.mark.exact
 
 MASKING = Masking(mask_id=3, special_ids=(0, 1, 2, 3))
+# On 2 devices 3 examples at a time, without padding.
+SPLIT = [(2, {"chunk_size": 3, "most_tokens": (37,)}), (8, {})]
+KERNEL = "discriminator.encoder.layers.0.output.kernel"
 
 
 @pytest.mark.slow
@@ -57,11 +60,6 @@ def diffcse(devices=1, weight=0.5, **changes):
     """The loss and the gradients of a tiny DiffCSE."""
     function, params, frozen = function_of(devices, **changes)
     return computed(function, params, batch(1), replaced_tokens_settings(weight), frozen)
-
-
-# On 2 devices 3 examples at a time, without padding.
-SPLIT = [(2, {"chunk_size": 3, "most_tokens": (37,)}), (8, {})]
-KERNEL = "discriminator.encoder.layers.0.output.kernel"
 
 
 @pytest.mark.slow

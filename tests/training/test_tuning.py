@@ -12,6 +12,13 @@ from simcse_jax.huggingface.load import load
 from simcse_jax.training import tuning
 from simcse_jax.training.sweeps.over import make_sweep
 
+QA = ["question", "answer"]
+PAIRS = [(f"question {row}", f"answer {row}") for row in range(1000)]
+LISTS = [{"query": f"q {n}", "pos": [f"a {n}", f"b {n}"], "neg": [f"c {n}"] * (n % 3)} for n in range(200)]
+TOPICS = [(f"text {n}", ("news", "sports")[n % 2]) for n in range(200)]
+SCORED = [(f"a {n}", f"b {n}", n % 6) for n in range(200)]
+SENTENCES = [f"sentence number {n}\n" for n in range(300)]
+
 
 @pytest.fixture
 def complete(tiny_bert, tmp_path, capsys):
@@ -28,10 +35,6 @@ def complete(tiny_bert, tmp_path, capsys):
         return parse(argv, needs_workdir=False)[0], capsys.readouterr().out
 
     return of
-
-
-QA = ["question", "answer"]
-PAIRS = [(f"question {row}", f"answer {row}") for row in range(1000)]
 
 
 def test_pairs_are_trained_with_info_nce_and_some_held_out_by_a_model_with_its_own_pooler_and_head(complete, tiny_bert):
@@ -99,12 +102,6 @@ def test_what_the_fields_of_a_sweep_s_rows_follow_from_must_be_there_and_be_of_o
     argv = ["--config=tune", f"--data={tmp_path / 'a.txt'},{tmp_path / 'b.csv'}", f"--model={tiny_bert}"]
     with pytest.raises(UserError, match=r"^data=.*b.csv: has sentences and pairs"):
         parse(argv, needs_workdir=False)
-
-
-LISTS = [{"query": f"q {n}", "pos": [f"a {n}", f"b {n}"], "neg": [f"c {n}"] * (n % 3)} for n in range(200)]
-TOPICS = [(f"text {n}", ("news", "sports")[n % 2]) for n in range(200)]
-SCORED = [(f"a {n}", f"b {n}", n % 6) for n in range(200)]
-SENTENCES = [f"sentence number {n}\n" for n in range(300)]
 
 
 def test_what_follows_from_data_and_other_fields(complete):

@@ -10,6 +10,8 @@ from simcse_jax.runs.metrics_file import Metrics
 from simcse_jax.runs.reporters.tensorboard import TensorBoard
 from simcse_jax.runs.reporters.tracker import Tracker
 
+ALL = [(1, "train/loss", 0.5), (2, "train/loss", 1.0), (2, "eval/dev", 50.0), (3, "train/loss", 1.5)]
+
 
 class Fake:
     """A tracker in memory: all of its runs, each a list of (step, name, value)."""
@@ -56,9 +58,6 @@ def write(metrics, steps):
         if step == 2:
             metrics.write(step, {"eval/dev": 50.0})
     metrics.flush()
-
-
-ALL = [(1, "train/loss", 0.5), (2, "train/loss", 1.0), (2, "eval/dev", 50.0), (3, "train/loss", 1.5)]
 
 
 def test_a_resumed_run_is_the_same_one_and_has_each_number_once(tmp_path, fake):

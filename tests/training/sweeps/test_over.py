@@ -6,6 +6,8 @@ from simcse_jax.errors import UserError
 from simcse_jax.training.sweeps.over import OPTION, make_sweep, name_columns, rows_over
 from simcse_jax.training.sweeps.variants import read_sweep
 
+NO_LABEL = "is not VALUE=LABEL"
+
 
 def test_each_value_of_a_field_meets_each_one_of_the_others_and_rows_there_are_or_of_one_label_are_refused():
     given = ["--config=x", "--over", "train.batch_size=8,16", "--over=model.init_from=a/b", "--workdir=w"]
@@ -50,9 +52,6 @@ def test_a_value_may_have_a_label_and_has_its_field_s_type_and_fields_of_one_nam
     ):  # fmt: skip
         (row,) = rows_over([over], default_config())
         assert (row.fields, row.name) == ({over.partition("=")[0]: value}, name)
-
-
-NO_LABEL = "is not VALUE=LABEL"
 
 
 @pytest.mark.parametrize(

@@ -41,6 +41,7 @@ VARIANTS = """
 STEPS = 8
 TAME = "--config.sweep.only=a,b"
 DRAW_ONLY = "--config.sweep.run=False"
+MANY = ("STS12", "STS12_wmean_pearson", "STS15", "STSBenchmark", "sts_avg", "stsb_dev", "sickr_dev", "alignment")
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -391,9 +392,6 @@ def get_variants():
     capsys.readouterr()
     run(path, tmp_path / "sweep", *together)
     assert "3 runs, 3 of them done" in capsys.readouterr().out
-
-
-MANY = ("STS12", "STS12_wmean_pearson", "STS15", "STSBenchmark", "sts_avg", "stsb_dev", "sickr_dev", "alignment")
 
 
 @pytest.mark.slow

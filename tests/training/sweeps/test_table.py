@@ -11,6 +11,9 @@ from simcse_jax.training.sweeps.picture import plot
 from simcse_jax.training.sweeps.summary import summarize
 from simcse_jax.training.sweeps.variants import Variant
 
+QUOTED = Variant("GloVe", {}, {"stsb_dev": 58.0, "sts_avg": 61.3}, quoted=True)
+MANY = ("stsb_dev", "STS12", "sts_avg", "uniformity", "best_step")
+
 
 def test_the_markdown_in_which_a_variant_s_own_baseline_comes_first():
     both = sweep(("stsb_dev", "sts_avg"))
@@ -116,10 +119,6 @@ def test_four_files_are_written_or_none_and_other_pairs_have_their_own_heading_e
     for kind in ("md", "csv", "svg"):
         text = (tmp_path / f"name.{kind}").read_text()
         assert "pairs.tsv" in text and "STS-B" not in text and "stsb" not in text and "paper's" not in text
-
-
-QUOTED = Variant("GloVe", {}, {"stsb_dev": 58.0, "sts_avg": 61.3}, quoted=True)
-MANY = ("stsb_dev", "STS12", "sts_avg", "uniformity", "best_step")
 
 
 def test_a_quoted_row_has_the_paper_s_values_alone_and_many_metrics_stand_in_three_tables():

@@ -27,6 +27,9 @@ def get_config(rate="0.1"):
 def get_variants(rate="0.1"):
     return [Variant("a", {"train.epochs": 2}), Variant("b, c" if rate == "bad" else "b=1 c", {"model.dropout": 0.3})]
 """
+NO_ROWS = ["(1, 2)", "None", "[Variant(3, None)]", "[Variant('a', {3: 4})]", "[Variant('a', {}, 3)]"]
+NO_ROWS += ["[Variant('a', {}, {'stsb_dev': 'x'})]", "[Variant('a', {}, {}, 3)]", "[Variant('a', {}, {}, '', 'yes')]"]
+NO_ROWS += ["[Variant('a', {}, chosen_on='stsb_dev')]"]
 
 
 def base(**sweep):
@@ -110,11 +113,6 @@ def test_a_test_set_that_no_choice_has_seen_is_accepted_and_a_seed_or_no_sweep_r
         read_sweep(config, VARIANTS)
     with pytest.raises(UserError, match=r"config\.sweep is missing"):
         read_sweep(default_config(), VARIANTS)
-
-
-NO_ROWS = ["(1, 2)", "None", "[Variant(3, None)]", "[Variant('a', {3: 4})]", "[Variant('a', {}, 3)]"]
-NO_ROWS += ["[Variant('a', {}, {'stsb_dev': 'x'})]", "[Variant('a', {}, {}, 3)]", "[Variant('a', {}, {}, '', 'yes')]"]
-NO_ROWS += ["[Variant('a', {}, chosen_on='stsb_dev')]"]
 
 
 def test_a_file_and_its_seeds_are_read_as_the_command_reads_them_and_what_is_no_sweep_is_reported(tmp_path):
