@@ -5,7 +5,7 @@ import sys
 
 import numpy as np
 import pytest
-from support import ROOT, start_process
+from support import ROOT, start_process, succeeded
 
 from simcse_jax.errors import UserError
 
@@ -240,8 +240,7 @@ def test_search_in_a_few_rows_also_on_disk(tmp_path, run):
     pytest.importorskip("faiss")
     few = ["--rows", "2000", "--dimension", "16", "--rounds", "1", "--queries", "3"]
     command = [sys.executable, "-m", "benchmarks.search", "--output", str(tmp_path / "out.json"), *few]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    succeeded(subprocess.run(command, cwd=ROOT, capture_output=True, text=True))
     found = json.loads((tmp_path / "out.json").read_text())["results"]
     assert [set(each["missing"]) - {"float32 products of torch"} for each in found] == [set(), set()]
     recalls = {name: each["notes"]["recall"] for name, each in found[1]["contenders"].items()}

@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
-from support import ROOT
+from support import ROOT, succeeded
 
 LAUNCH = ROOT / "launch"
 SCRIPTS = sorted(LAUNCH.glob("*.sh"))
@@ -58,8 +58,7 @@ def launch(script: str, *args: str, programs: Path, **settings: str) -> subproce
 
 
 def dry_run(script: str, *args: str, programs: Path, **settings: str) -> list[list[str]]:
-    done = launch(script, "--dry-run", *args, programs=programs, **NEEDED.get(script, {}), **settings)
-    assert done.returncode == 0, done.stderr
+    done = succeeded(launch(script, "--dry-run", *args, programs=programs, **NEEDED.get(script, {}), **settings))
     return [shlex.split(line, comments=True) for line in done.stdout.splitlines()]
 
 
@@ -292,8 +291,7 @@ def test_a_run_that_is_still_running_is_asked_to_save_first(worker, programs, tm
     with subprocess.Popen(["bash", str(LAUNCH / "tpu.sh"), "run", *ARGUMENTS], env=settings) as child:
         wait_for(first / "0")
         shutil.move(tmp_path / "quick", python)
-        done = launch("tpu.sh", "run", *ARGUMENTS, programs=programs, WORKER=str(worker), CODE="0", **CLOUD)
-        assert done.returncode == 0, done.stderr
+        succeeded(launch("tpu.sh", "run", *ARGUMENTS, programs=programs, WORKER=str(worker), CODE="0", **CLOUD))
         assert child.wait(timeout=10) == 75
     assert (first / "0").read_text().endswith("SIGTERM\n")
 
@@ -430,7 +428,6 @@ def test_kubectl_gets_the_manifest_with_the_arguments_as_they_are(programs, tmp_
     assert word in container["args"]
     assert manifest(programs, "--workdir=/data/a", **SHARED)["metadata"] == {"name": "other"}
     write_program(programs / "kubectl", f'echo "$*" >"{tmp_path}/arguments"; cat >"{tmp_path}/manifest.yaml"\n')
-    done = launch("kubernetes.sh", *ARGUMENTS, programs=programs, IMAGE="image:1")
-    assert done.returncode == 0, done.stderr
+    succeeded(launch("kubernetes.sh", *ARGUMENTS, programs=programs, IMAGE="image:1"))
     assert (tmp_path / "arguments").read_text() == "create --namespace=default --filename=-\n"
     assert "image: image:1\n" in (tmp_path / "manifest.yaml").read_text()

@@ -8,7 +8,7 @@ import time
 
 import numpy as np
 import pytest
-from support import refused, run, start_command, train_args, without_speed
+from support import refused, run, start_command, succeeded, train_args, without_speed
 from support.forks import CONSTANTS
 from support.object_store import NEEDS_GCSFS, WRITING
 
@@ -34,8 +34,7 @@ def impatient(monkeypatch) -> None:
 def stored(store, tiny_bert, corpus) -> list[str]:
     """The arguments of a run in gs://bucket/run that has ended; `trained` is the same one in a folder."""
     args = train_args(tiny_bert, corpus["csv"], corpus["dev"], "gs://bucket/run", "--config.model.mlp=always")
-    done = run("train", *args)
-    assert done.returncode == 0, done.stderr
+    done = succeeded(run("train", *args))
     assert "gcsfs" not in done.stderr and "Traceback" not in done.stderr, done.stderr
     return args
 

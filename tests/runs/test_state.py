@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from ml_collections import config_dict
-from support import CONFIGS, random_model
+from support import CONFIGS, assert_arrays, random_model
 
 from simcse_jax.config.fields import default_config
 from simcse_jax.errors import UserError
@@ -15,6 +15,7 @@ from simcse_jax.huggingface.peft import base_fingerprint
 from simcse_jax.models import partial as split
 from simcse_jax.models.config import Convolutions, EncoderConfig, Lora, Partial, Site
 from simcse_jax.models.language_model import fresh_head
+from simcse_jax.models.parameters import subset
 from simcse_jax.runs import state
 from simcse_jax.runs.state import computed_as, convolutions_of, initial_params, split_shapes, with_parts
 
@@ -80,11 +81,8 @@ def test_each_is_drawn_from_a_stream_of_its_own_and_the_model_s_own_parts_are_tr
     own = dataclasses.replace(model, params=model.params | head, language_model=language_model)
     params = initial_params(config_of(dual_encoder=True), own)
     assert capsys.readouterr().out.split("\n")[:-1] == ["tiny: its own head is trained further"]
-    for name, value in head.items():
-        np.testing.assert_array_equal(params[name], value)
-        np.testing.assert_array_equal(params[f"second.{name}"], value)
-    for name, value in language_model.items():
-        np.testing.assert_array_equal(params[f"language_model.{name}"], value)
+    for part, expected in (("", head), ("second.", head), ("language_model.", language_model)):
+        assert_arrays(subset(params, part), expected)
     # Without a head, the model's own is left out.
     assert not HEAD & initial_params(config_of(mlp="none"), own).keys()
     objective = {"replaced_token_detection": {"weight": 0.1}}
@@ -96,8 +94,7 @@ def test_each_is_drawn_from_a_stream_of_its_own_and_the_model_s_own_parts_are_tr
     own = {f"projector.{part}" for part in ("layers.0.kernel", "norms.0.scale", "norms.0.bias", "layers.1.kernel")}
     own |= {"replaced_token_detection.kernel", "replaced_token_detection.bias"}
     assert params.keys() - plain == own | {f"discriminator.{name}" for name in model.params}
-    for name, value in model.params.items():
-        np.testing.assert_array_equal(params[f"discriminator.{name}"], value)
+    assert_arrays(subset(params, "discriminator."), model.params)
     kernel = params["projector.layers.0.kernel"]
     key = jax.random.fold_in(jax.random.fold_in(jax.random.key(5, impl="threefry2x32"), 0x68656169), 0)
     np.testing.assert_array_equal(kernel, 0.02 * jax.random.normal(key, kernel.shape))
@@ -155,8 +152,7 @@ def test_parameters_are_split_as_their_shapes_are_and_what_is_frozen_is_read_as_
         merged = split.merged(split.whole(trained, frozen), encoder)
         start = initial_params(model_config(dual_encoder="lora__rank" in fields), model)
         assert merged.keys() == start.keys()
-        for name, value in start.items():
-            np.testing.assert_array_equal(merged[name], value)
+        assert_arrays(merged, start)
     model, config = load(str(tiny_bert)), model_config(lora__rank=2)
     assert state.own_adapter(config.model, model) is None  # none is named
     with pytest.raises(UserError, match=r"lora\.init_from=none: has no adapter_config\.json"):
@@ -165,8 +161,7 @@ def test_parameters_are_split_as_their_shapes_are_and_what_is_frozen_is_read_as_
     _, shapes = split_shapes(model.config, config)
     state.write_frozen(frozen, tmp_path)
     run = {"sha256": {state.FINGERPRINT: base_fingerprint(frozen)}}
-    for name, value in state.read_frozen(tmp_path, run, shapes).items():
-        np.testing.assert_array_equal(value, frozen[name])
+    assert_arrays(frozen, state.read_frozen(tmp_path, run, shapes))
     assert state.read_frozen(tmp_path / "none", run, {}) == {}
     name = next(iter(frozen))
     for changed in (frozen | {name: frozen[name] + 1}, {name: frozen[name]}):

@@ -274,6 +274,13 @@ def lines(workdir: Path) -> list[dict]:
     return [json.loads(line) for line in (workdir / "metrics.jsonl").read_text().splitlines()]
 
 
+def assert_arrays(found: dict, expected: dict, **close: float) -> None:
+    """Arrays by name are those expected: bit for bit, or within the limits of `np.testing.assert_allclose`."""
+    for name, value in expected.items():
+        check = np.testing.assert_allclose if close else np.testing.assert_array_equal
+        check(found[name], value, err_msg=name, **close)
+
+
 # Of a log line: they depend on the machine, and no two runs have the same.
 SPEED = ("seconds", "sentences_per_second", "tokens_per_second", "waiting_for_data", "share_of_peak")
 
@@ -281,6 +288,11 @@ SPEED = ("seconds", "sentences_per_second", "tokens_per_second", "waiting_for_da
 def without_speed(lines: Iterable[dict]) -> list[dict]:
     """The metrics that two runs of the same must have in common."""
     return [{name: value for name, value in line.items() if name not in SPEED} for line in lines]
+
+
+def succeeded(done: subprocess.CompletedProcess) -> subprocess.CompletedProcess:
+    assert done.returncode == 0, done.stderr
+    return done
 
 
 def refused(done: subprocess.CompletedProcess, *parts: object) -> None:

@@ -74,7 +74,7 @@ def assert_same_step(loss, gradient, theirs):
     assert_same_gradient(found, theirs)
 
 
-def assert_step_is_theirs(graph, params, recipe, data, numbers, theirs, devices=1):
+def assert_step_agrees(graph, params, recipe, data, numbers, theirs, devices=1):
     """The loss and the gradient of our first step."""
     function = jax.jit(make_loss(graph, recipe, data_mesh(jax.devices()[:devices])))
     (loss, _), gradient = function(params, jnp.int32(0), data, numbers)

@@ -3,12 +3,11 @@
 import json
 import shutil
 
-import numpy as np
-
 from simcse_jax.runs.checkpoints import Checkpoints
 from simcse_jax.runs.loading import load_model
 from simcse_jax.runs.state import split_shapes
 from simcse_jax.training.run import train_and_evaluate
+from support import assert_arrays
 
 
 def trained_and_resumed(config, folder, step=2, last=4):
@@ -24,6 +23,5 @@ def trained_and_resumed(config, folder, step=2, last=4):
     shapes = split_shapes(load_model(str(folder / "run")).config, config)[0]
     ended = (Checkpoints(folder / name, read_only=True) for name in ("run", "stopped"))
     straight, resumed = (checkpoints.restore_params(last, shapes) for checkpoints in ended)
-    for name, value in straight.items():
-        np.testing.assert_array_equal(value, resumed[name], err_msg=name)
+    assert_arrays(resumed, straight)
     return straight

@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from support import assert_arrays
 from support.against_torch import assert_same_step, drawn_model, embedded, loss_and_gradient, module_of, similarities
 from support.recorded import recorded
 from support.steps import batch, recipe, settings, term
@@ -62,8 +63,7 @@ def test_losses_gradients_and_state_of_two_steps(reading, live):
 
     momentum = {name: np.float64(value) for name, value in state.kept[NAME].items() if name.startswith("encoder.")}
     if reading == "paper":
-        for name, value in momentum.items():
-            np.testing.assert_array_equal(value, params[name])
+        assert_arrays(params, momentum)
     else:  # which draws it, with numbers of JAX's
         momentum = {name: np.float64(params[name]) / 2 for name in momentum}
         state.kept[NAME].update({name: jnp.float32(value) for name, value in momentum.items()})

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import jax
 import numpy as np
 import pytest
-from support import TEXT, call, lines, refused, run, sentences, train_args, without_speed
+from support import TEXT, assert_arrays, call, lines, refused, run, sentences, succeeded, train_args, without_speed
 from support.beir import write_beir
 from support.senteval import write_similarity
 
@@ -144,8 +144,7 @@ def test_a_run_may_be_chosen_by_sickr_and_by_another_pooler_than_it_is_scored_wi
     args = train_args(tiny_bert, corpus["txt"], folder, tmp_path / "run")
     fields = ("eval.development=sickr", "eval.pooler=avg_top2", "eval.tasks=STSBenchmark", "eval.extra=stsb_dev")
     fields += ("model.pooler=avg", "eval.development_pooler=avg", "train.max_steps=2", "eval.every=1")
-    done = call("train", *args, *(f"--config.{field}" for field in fields))
-    assert done.returncode == 0, done.stderr
+    done = succeeded(call("train", *args, *(f"--config.{field}" for field in fields)))
     scored = {line["step"]: line["eval/sickr_dev"] for line in lines(tmp_path / "run") if "eval/sickr_dev" in line}
     best = max((1, 2), key=lambda step: (scored[step], step))
     assert set(scored) == {0, 1, 2} and f"best checkpoint: step {best}\n" in done.stdout
@@ -190,8 +189,7 @@ def test_retrieval_may_choose_the_checkpoint(tiny_bert, corpus, tmp_path):
     fields = [*(f"eval.{field}" for field in CHOSEN), f"eval.retrieval.data={folders[0]},{folders[1]}"]
     fields += ["data.prompts.anchor=the man ", "data.prompts.positive=a dog ", "eval.every=1", "train.max_steps=2"]
     args = train_args(tiny_bert, corpus["csv"], corpus["dev"], tmp_path / "run", *(f"--config.{x}" for x in fields))
-    done = call("train", *args)
-    assert done.returncode == 0, done.stderr
+    done = succeeded(call("train", *args))
     name = "eval/retrieval_mrr@5"
     scored = {line["step"]: line[name] for line in lines(tmp_path / "run") if name in line}
     best = max((1, 2), key=lambda step: (scored[step], step))
@@ -251,8 +249,7 @@ def test_a_run_is_scored_at_each_size_and_its_export_says_its_own(tiny_bert, cor
     workdir, output = tmp_path / "run", tmp_path / "scores.json"
     fields = ["matryoshka.dimensions=32,8", "matryoshka.weights=1,0.5", "train.max_steps=1", "model.num_layers=1"]
     arguments = train_args(tiny_bert, corpus["txt"], corpus["dev"], workdir, "--config.model.mlp=none")
-    done = call("train", *arguments, *(f"--config.{field}" for field in fields))
-    assert done.returncode == 0, done.stderr
+    done = succeeded(call("train", *arguments, *(f"--config.{field}" for field in fields)))
     result = json.loads((workdir / "result.json").read_text())
     assert "the first 8 elements: development scores" in done.stdout and set(result["truncated"]) == {"8"}
     chosen = ["--model", workdir, "--data", corpus["dev"], "--dimensions", "32,8"]
@@ -299,8 +296,7 @@ def test_a_run_is_measured_at_the_start_every_nth_step_and_the_end_and_is_the_sa
     assert without_speed([line for line in written if "analysis" not in line]) == without_speed(lines(trained))
     ours, theirs = load_model(str(tmp_path / "run")).params, load_model(str(trained)).params
     assert ours.keys() == theirs.keys()
-    for name, value in theirs.items():
-        np.testing.assert_array_equal(ours[name], value, err_msg=name)
+    assert_arrays(ours, theirs)
     measured = {line["step"]: line for line in written if "analysis" in line}
     assert list(measured) == [0, 3, 6, 8]
     for line in measured.values():

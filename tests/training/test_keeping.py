@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from support import random_model
+from support import assert_arrays, random_model
 from support.resuming import trained_and_resumed
 from support.run_configs import short_run
 from support.steps import batch, recipe, settings, term
@@ -91,8 +91,7 @@ def test_the_queue_and_the_momentum_encoder_are_the_same_on_several_devices_and_
     (expected, losses), (found, own) = whole, trained(devices, **changes)
     np.testing.assert_allclose(own, losses, rtol=1e-5)
     assert int(found.kept[NAME]["filled"]) == 20
-    for name, value in expected.kept[NAME].items():
-        np.testing.assert_allclose(found.kept[NAME][name], value, atol=1e-5, err_msg=name)
+    assert_arrays(found.kept[NAME], expected.kept[NAME], atol=1e-5)
 
 
 @pytest.mark.slow
@@ -108,8 +107,8 @@ def test_several_runs_in_one_program_keep_what_each_of_them_keeps_alone(whole):
         data = {name: np.stack([rows] * 2) for name, rows in batch(1, seed=number).items()}
         together, _ = step(together, data, stacked)
     for row, alone in enumerate((whole[0], trained(chosen=chosen[1])[0])):
-        for name, value in alone.kept[NAME].items():
-            np.testing.assert_allclose(together.kept[NAME][name][row], value, atol=1e-5, err_msg=name)
+        found = {name: value[row] for name, value in together.kept[NAME].items()}
+        assert_arrays(found, alone.kept[NAME], atol=1e-5)
 
 
 @pytest.mark.slow

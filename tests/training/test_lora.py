@@ -5,7 +5,7 @@ import shutil
 
 import numpy as np
 import pytest
-from support import call, lines, refused, train_args
+from support import assert_arrays, call, lines, refused, succeeded, train_args
 from support.gradients import compiled, computed
 from support.resuming import trained_and_resumed
 from support.steps import batch, recipe, settings
@@ -33,8 +33,7 @@ def config_of(model, corpus, *more):
 def train(model, corpus, workdir):
     """A run with LoRA, at a learning rate that changes the scores."""
     more = ["--config.train.max_steps=3", "--config.train.learning_rate=0.1"]
-    done = call("train", *train_args(model, corpus["txt"], corpus["dev"], workdir, *LORA, *more))
-    assert done.returncode == 0, done.stderr
+    succeeded(call("train", *train_args(model, corpus["txt"], corpus["dev"], workdir, *LORA, *more)))
 
 
 @pytest.fixture(scope="module")
@@ -96,14 +95,12 @@ def test_an_export_is_merged_or_an_adapter_that_trains_further(run_with_lora, ti
     done = call("export", "--workdir", run_with_lora, "--output", tmp_path / "adapter", "--adapter")
     assert done.returncode == 0 and "PeftModel" in done.stdout, done.stderr
     model, merged = load_model(str(run_with_lora)), load(str(tmp_path / "merged"))
-    for name, value in model.params.items():
-        np.testing.assert_allclose(merged.params[name], value, atol=1e-6)
+    assert_arrays(merged.params, model.params, atol=1e-6)
 
     more = ["--config.model.lora.rank=2", f"--config.model.lora.init_from={tmp_path / 'adapter'}"]
     again = tmp_path / "again"
     arguments = train_args(tiny_bert, corpus["txt"], corpus["dev"], again, *more)
-    done = call("train", *arguments, "--config.train.max_steps=0", "--config.train.epochs=0")
-    assert done.returncode == 0, done.stderr
+    done = succeeded(call("train", *arguments, "--config.train.max_steps=0", "--config.train.epochs=0"))
     scores = [json.loads((folder / "result.json").read_text()) for folder in (run_with_lora, again)]
     assert scores[0]["dev"]["spearman"] == pytest.approx(scores[1]["dev"]["spearman"], abs=0.01)
 
@@ -111,9 +108,7 @@ def test_an_export_is_merged_or_an_adapter_that_trains_further(run_with_lora, ti
     refused(licensed, "--license")
 
     run, scored = json.loads((again / "run.json").read_text()), load_model(str(again))
-    start = starting_params(as_path(str(again)), run)
-    for name, value in scored.params.items():
-        np.testing.assert_array_equal(start[name], value)
+    assert_arrays(starting_params(as_path(str(again)), run), scored.params)
     run["sha256"]["model.lora.init_from"] = "0" * 64
     capsys.readouterr()
     assert starting_params(as_path(str(again)), run) is None

@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from support import random_model
+from support import assert_arrays, random_model
 from support.gradients import assert_same, compiled, computed
 from support.steps import BATCH, INFO_NCE, alone, batch, mixed_batch, recipe, replaced_tokens_step, settings, term
 
@@ -365,8 +365,7 @@ def test_a_mixed_batch_is_the_same_on_two_devices_and_in_chunks_whatever_stands_
     data["input_ids"][~data["present"][:, 2], 2] = 7
     found = compute(data)
     assert found[0] == plain[0]
-    for name, value in plain[1].items():
-        np.testing.assert_array_equal(found[1][name], value, err_msg=name)
+    assert_arrays(found[1], plain[1])
 
 
 def test_the_mean_of_several_texts_equals_none_but_their_own_text():

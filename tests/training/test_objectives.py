@@ -5,7 +5,7 @@ import shutil
 
 import numpy as np
 import pytest
-from support import lines, sentences
+from support import assert_arrays, lines, sentences
 from support.models import add_language_model
 from support.resuming import trained_and_resumed
 from support.run_configs import short_run
@@ -49,8 +49,7 @@ def test_an_objective_s_own_parameters_are_trained_and_saved_and_the_model_is_th
     moved = {name for name in saved if np.abs(np.asarray(saved[name]) - np.asarray(first[name])).max() > 1e-5}
     assert {f"{parameters.SECOND}encoder.layers.0.qkv.kernel", f"{parameters.SECOND}head.kernel"} <= moved
     assert {f"{parameters.LANGUAGE_MODEL}{name}" for name in ("dense.kernel", "norm.scale", "bias")} <= moved
-    for name, value in model.language_model.items():
-        np.testing.assert_array_equal(value, saved[f"{parameters.LANGUAGE_MODEL}{name}"])
+    assert_arrays(parameters.subset(saved, parameters.LANGUAGE_MODEL), model.language_model)
     for name, value in model.params.items():
         np.testing.assert_array_equal(value, saved[name])
         assert name in moved or name.endswith(("type.embedding", "position.embedding"))
@@ -75,8 +74,7 @@ def test_sbert_s_classifier_starts_undecided_and_is_trained_and_saved_but_no_par
     assert saved.keys() == first.keys() == model.params.keys() | {"softmax_nli.kernel"}
     for name in ("softmax_nli.kernel", "encoder.layers.0.qkv.kernel"):
         assert np.abs(np.asarray(saved[name]) - np.asarray(first[name])).max() > 1e-4
-    for name, value in model.params.items():
-        np.testing.assert_array_equal(value, saved[name])
+    assert_arrays(saved, model.params)
 
 
 @pytest.mark.slow
@@ -100,9 +98,7 @@ def test_of_two_encoders_the_better_one_is_the_model(tiny_bert, corpus, tmp_path
     best, last = load_model(str(tmp_path / "run")), load_model(str(tmp_path / "run@step=4"))
     for step, model, tower in ((2, best, 1), (4, last, 0)):
         saved = checkpoints.restore_params(step, split_shapes(model.config, config)[0])
-        expected = parameters.sentence_encoder(saved, tower)
-        for name, value in model.params.items():
-            np.testing.assert_array_equal(value, expected[name])
+        assert_arrays(parameters.sentence_encoder(saved, tower), model.params)
         assert np.abs(saved["encoder.layers.0.qkv.kernel"] - saved["second.encoder.layers.0.qkv.kernel"]).max() > 1e-5
     assert checkpoints.best == 2
     kept = {each.step: each.embed.params for each in checkpoint_encoders(tmp_path / "run")}
@@ -200,8 +196,7 @@ def test_diffcse_is_resumed_bit_for_bit_with_the_same_generator_alone_and_export
 
     model = load_model(f"{tmp_path / 'run'}@step=4")
     assert {name.partition(".")[0] for name in model.params} == {"encoder"} and model.language_model is None
-    for name, value in model.params.items():
-        np.testing.assert_array_equal(value, straight[name])
+    assert_arrays(straight, model.params)
     exporting.export(tmp_path / "run", tmp_path / "exported")
     assert load(str(tmp_path / "exported")).params.keys() == model.params.keys()
 

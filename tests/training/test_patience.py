@@ -3,9 +3,8 @@ import os
 import signal
 from math import nan
 
-import numpy as np
 import pytest
-from support import call, lines, train_args
+from support import assert_arrays, call, lines, train_args
 
 from simcse_jax.runs.loading import load_workdir
 from simcse_jax.training import loop, scoring
@@ -81,5 +80,4 @@ def test_a_run_ends_is_reported_and_done_and_a_resumed_one_ends_where_it_would_h
     assert (parts / "result.json").read_text() == result
     assert [line["step"] for line in lines(parts)] == [line["step"] for line in written]
     found, expected = (load_workdir(folder, step=8).params for folder in (parts, workdir))
-    for name, value in expected.items():
-        np.testing.assert_array_equal(found[name], value, err_msg=name)
+    assert_arrays(found, expected)

@@ -2,7 +2,7 @@ import json
 
 import jax
 import pytest
-from support import call, refused, train_args
+from support import call, refused, succeeded, train_args
 
 from simcse_jax.training.profiling import traced
 
@@ -38,8 +38,7 @@ def test_the_third_to_the_seventh_step_are_traced_or_fewer_and_none_without_a_fo
 @pytest.mark.slow
 def test_a_run_writes_its_trace_and_is_the_same_run(tiny_bert, corpus, tmp_path):
     args = train_args(tiny_bert, corpus["txt"], "", tmp_path / "run", "--config.train.max_steps=4")
-    done = call("train", *args, f"--profile={tmp_path / 'trace'}")
-    assert done.returncode == 0, done.stderr
+    done = succeeded(call("train", *args, f"--profile={tmp_path / 'trace'}"))
     assert f"{tmp_path / 'trace'}: a trace of 2 steps" in done.stdout
     (trace,) = (tmp_path / "trace").rglob("*.xplane.pb")
     assert b"jit_update" in trace.read_bytes()

@@ -3,7 +3,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from support import call, lines, train_args
+from support import assert_arrays, call, lines, succeeded, train_args
 
 from simcse_jax.devices.preemption import Preemption
 from simcse_jax.runs.loading import load_model
@@ -23,8 +23,7 @@ def run(tiny_bert, tmp_path, monkeypatch):
 
     def train(name, *more):
         fields = ["--config.train.max_steps=12", "--config.eval.every=3", "--config.model.num_layers=1", *more]
-        done = call("train", *train_args(tiny_bert, tmp_path / "train.txt", "", tmp_path / name, *fields))
-        assert done.returncode == 0, done.stderr
+        done = succeeded(call("train", *train_args(tiny_bert, tmp_path / "train.txt", "", tmp_path / name, *fields)))
         return done.stdout, tmp_path / name
 
     return train
@@ -41,8 +40,7 @@ def test_both_programs_are_used_and_train_like_one_with_padding(run):
     assert len(losses[0]) > 5
     np.testing.assert_allclose(losses[0], losses[1], rtol=1e-4)
     expected = load_model(str(padded)).params
-    for name, value in load_model(str(ours)).params.items():
-        np.testing.assert_allclose(value, expected[name], atol=2e-4, err_msg=name)  # of twelve steps of 1e-3
+    assert_arrays(load_model(str(ours)).params, expected, atol=2e-4)  # of twelve steps of 1e-3
 
 
 @pytest.mark.slow
@@ -58,9 +56,7 @@ def test_a_run_that_is_stopped_and_resumed_takes_the_same_programs_and_ends_with
             run("parts")
     monkeypatch.setattr(Preemption, "reached", lambda self, number: False)
     _, parts = run("parts")
-    found = load_model(str(parts)).params
-    for name, value in load_model(str(whole)).params.items():
-        np.testing.assert_array_equal(found[name], value, err_msg=name)
+    assert_arrays(load_model(str(parts)).params, load_model(str(whole)).params)
 
 
 def test_several_runs_have_one_program_for_the_longest_batch_of_any(capsys):

@@ -10,9 +10,8 @@ import signal
 import subprocess
 import time
 
-import numpy as np
 import pytest
-from support import lines, run, start_command, train_args, without_speed
+from support import assert_arrays, lines, run, start_command, succeeded, train_args, without_speed
 
 from simcse_jax.runs.checkpoints import Checkpoints
 from simcse_jax.runs.loading import load_workdir
@@ -32,8 +31,7 @@ def args_of(tiny_bert, corpus):
 @pytest.fixture(scope="module")
 def straight(args_of, tmp_path_factory):
     workdir = tmp_path_factory.mktemp("straight") / "run"
-    done = run("train", *args_of(workdir))
-    assert done.returncode == 0, done.stderr
+    succeeded(run("train", *args_of(workdir)))
     return workdir
 
 
@@ -69,8 +67,7 @@ def assert_ends_as(straight, workdir, args):
     done = run("train", *args)
     assert done.returncode == 0 and "resuming at step" in done.stdout, done.stderr
     found, expected = (load_workdir(folder, step=STEPS).params for folder in (workdir, straight))
-    for name, value in expected.items():
-        np.testing.assert_array_equal(np.asarray(found[name]), np.asarray(value), err_msg=name)
+    assert_arrays(found, expected)
     assert (workdir / "result.json").read_text() == (straight / "result.json").read_text()
     assert without_speed(lines(workdir)) == without_speed(lines(straight))  # no step twice, none missing
 

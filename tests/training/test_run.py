@@ -7,7 +7,7 @@ import shutil
 import jax
 import numpy as np
 import pytest
-from support import call, lines, refused, train_args
+from support import call, lines, refused, succeeded, train_args
 from support.jobs import another_job
 
 from simcse_jax.config.flags import parse
@@ -132,8 +132,7 @@ def test_a_start_that_was_stopped_is_made_whole(again, trained, tmp_path, monkey
         patch.setattr(workdirs, "write_atomically", full)
         refused(start(*new), "tokenizer.json")
     assert (model / "config.json").exists() and not (tmp_path / "new" / "run.json").exists()
-    done = start(*new)
-    assert done.returncode == 0, done.stderr
+    done = succeeded(start(*new))
     for path in (trained / "model").iterdir():
         if path.name != "simcse_jax.json":
             assert (model / path.name).read_bytes() == path.read_bytes()
@@ -155,8 +154,7 @@ def test_a_run_that_trains_nothing_scores_its_initial_weights(tiny_bert, corpus,
     nothing = ("--config.train.epochs=0", "--config.train.max_steps=0", "--config.model.mlp=none")
     args = train_args(tiny_bert, "no/such.txt", corpus["dev"], tmp_path / "run", *nothing)
     refused(call("train", *args, "--config.model.mlp=always"), "config.model.mlp=always")  # there is no head
-    done = call("train", *args, "--config.parallel.devices=3")
-    assert done.returncode == 0, done.stderr
+    done = succeeded(call("train", *args, "--config.parallel.devices=3"))
     assert "best checkpoint: step 0" in done.stdout
     assert [(line["step"], set(line)) for line in lines(tmp_path / "run")] == [(0, {"step", "eval/dev"})]
     model = SimCSE(str(tiny_bert), pooler="cls")
@@ -179,8 +177,7 @@ def test_the_epochs_drop_the_last_partial_batch_of_a_run_that_starts_from_anothe
     (tmp_path / "train.txt").write_text("\n".join(["the cat sat", "", "a dog ran", "  "] * 10) + "\n")
     fields = ("train.max_steps=0", "train.batch_size=6", "train.epochs=2", "checkpoint.keep_every=2", "eval.every=5")
     args = train_args(trained, tmp_path / "train.txt", corpus["dev"], tmp_path / "run", "--config.model.mlp=always")
-    done = call("train", *args, *(f"--config.{field}" for field in fields))
-    assert done.returncode == 0, done.stderr
+    done = succeeded(call("train", *args, *(f"--config.{field}" for field in fields)))
     assert "20 sentences, 20 blank rows skipped" in done.stdout
     assert "its own head is trained further" in done.stdout
     assert max(line["step"] for line in lines(tmp_path / "run")) == 2 * (20 // 6)

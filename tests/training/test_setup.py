@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from support import assert_arrays
 from support.configs import config_of
 
 from simcse_jax.config.fields import numbers_of_step
@@ -72,8 +73,7 @@ def test_runs_of_one_setup_differ_in_their_numbers(inputs):
     state = setup.state()
     assert state.step.shape == ()
     for run, alone in enumerate((first, second)):
-        for name, value in alone.state().params.items():
-            np.testing.assert_array_equal(setup.of_run(state.params, run)[name], value)
+        assert_arrays(setup.of_run(state.params, run), alone.state().params)
     one, other = state.params["head.kernel"]
     assert not np.array_equal(one, other)
 

@@ -10,9 +10,20 @@ import subprocess
 import sys
 import time
 
-import numpy as np
 import pytest
-from support import ROOT, call, finish, lines, run, start_process, start_processes, train_args, xla_flags
+from support import (
+    ROOT,
+    assert_arrays,
+    call,
+    finish,
+    lines,
+    run,
+    start_process,
+    start_processes,
+    succeeded,
+    train_args,
+    xla_flags,
+)
 from support.beir import write_beir
 from support.jobs import another_job
 
@@ -57,8 +68,7 @@ def finished(processes, code=0):
 def layouts(arguments, tmp_path_factory):
     """The same run as 1 process × 1 device and 2 × 2, which find each other as Slurm says."""
     folder = tmp_path_factory.mktemp("layouts")
-    done = run("train", *arguments(folder / "1x1"))
-    assert done.returncode == 0, done.stderr
+    succeeded(run("train", *arguments(folder / "1x1")))
     said, _ = finished(start_slurm_tasks(arguments(folder / "2x2"), 2))
     return folder, said
 
@@ -74,8 +84,7 @@ def assert_same(found, expected):
         else:
             assert one["eval/dev"] == pytest.approx(other["eval/dev"], abs=0.01)
     ours, theirs = (load_workdir(folder, step=STEPS).params for folder in (found, expected))
-    for name, value in theirs.items():
-        np.testing.assert_allclose(np.asarray(ours[name]), np.asarray(value), atol=1e-5, err_msg=name)
+    assert_arrays(ours, theirs, atol=1e-5)
 
 
 def test_two_processes_train_the_same_model_as_one_and_the_first_alone_speaks(layouts):

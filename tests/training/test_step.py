@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from support import random_model
+from support import assert_arrays, random_model
 from support.steps import batch, recipe, settings
 
 from simcse_jax.devices.mesh import data_mesh
@@ -51,8 +51,7 @@ def test_losses_and_parameters_of_twenty_steps_are_the_same_on_any_number_of_dev
     (losses, params), (other_losses, other) = trained(), trained(devices, chunk_size)
     assert np.mean(losses[-4:]) < np.mean(losses[:4])
     np.testing.assert_allclose(other_losses, losses, rtol=1e-4)
-    for name, value in params.items():
-        np.testing.assert_allclose(other[name], value, atol=1e-5, err_msg=name)
+    assert_arrays(other, params, atol=1e-5)
 
 
 @pytest.mark.slow
@@ -65,8 +64,7 @@ def test_with_a_mean_in_bfloat16_a_step_learns_the_same_on_any_number_of_devices
     assert 0 < max(np.abs(params[name] - expected[name]).max() for name in params) < 1e-2
     other_losses, other = trained(4, mu_dtype="bfloat16", **numbers)
     np.testing.assert_allclose(other_losses, losses, rtol=1e-3, atol=1e-4)
-    for name, value in params.items():
-        np.testing.assert_allclose(other[name], value, atol=2e-4, err_msg=name)
+    assert_arrays(other, params, atol=2e-4)
 
 
 @pytest.mark.slow
@@ -118,7 +116,6 @@ def test_steps_of_two_runs_at_once_are_the_same_on_two_devices_and_on_a_torus(wo
             monkeypatch.setattr("simcse_jax.training.gathering.sends_rows", lambda *args: True)
         other_losses, other = step(devices)
         np.testing.assert_allclose(other_losses, losses, rtol=1e-6)
-        for name, value in trained.items():
-            np.testing.assert_allclose(other[name], value, atol=2e-6, err_msg=name)
+        assert_arrays(other, trained, atol=2e-6)
     kernel = trained["head.kernel"] - params["head.kernel"]
     assert np.abs(kernel[0]).mean() > 5 * np.abs(kernel[1]).mean() > 0

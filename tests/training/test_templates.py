@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from support import CONFIGS, call, random_model, train_args, write_model
+from support import CONFIGS, call, random_model, succeeded, train_args, write_model
 from support.gradients import assert_same, compiled, computed
 from support.recorded import recorded
 from support.resuming import trained_and_resumed
@@ -213,8 +213,7 @@ SENTENCES = ["the cat", "A man is here.", "", "the cat sits on a man " * 20]
 
 def exported_as_it_is(workdir, output):
     """The run's model and its export, which give the same embeddings of texts alone."""
-    done = call("export", "--workdir", workdir, "--output", output)
-    assert done.returncode == 0, done.stderr
+    succeeded(call("export", "--workdir", workdir, "--output", output))
     run, export = SimCSE(str(workdir)), SimCSE(str(output))
     with pytest.warns(UserWarning, match="1 sentence was longer than 64 tokens"):
         np.testing.assert_array_equal(run.encode(SENTENCES), export.encode(SENTENCES))
@@ -224,8 +223,7 @@ def exported_as_it_is(workdir, output):
 @pytest.mark.slow
 def test_a_model_keeps_its_template_in_every_use(masked_bert, corpus, tmp_path):
     nothing, workdir = ["--config.train.max_steps=0", "--config.train.epochs=0"], tmp_path / "run"
-    done = call("train", *train_args(masked_bert, corpus["txt"], corpus["dev"], workdir, *MASKED, *nothing))
-    assert done.returncode == 0, done.stderr
+    done = succeeded(call("train", *train_args(masked_bert, corpus["txt"], corpus["dev"], workdir, *MASKED, *nothing)))
     run = exported_as_it_is(workdir, tmp_path / "model")
     plain = SimCSE(str(masked_bert))
     texts = [f"the cat {sentence} sat on [MASK]." for sentence in SENTENCES[:3]]
