@@ -1,5 +1,3 @@
-"""The notebook in `examples/`: it runs from top to bottom, and is saved as it should be shown."""
-
 import json
 import re
 

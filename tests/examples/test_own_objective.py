@@ -1,5 +1,3 @@
-"""The example of an objective from outside: exact, resumed, exported, and read as a config alone says."""
-
 import importlib.metadata
 import json
 import shutil

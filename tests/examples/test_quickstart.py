@@ -1,5 +1,3 @@
-"""The first thing that a newcomer runs."""
-
 import re
 import subprocess
 import sys

@@ -1,5 +1,3 @@
-"""A run's LoRA for PEFT; `tests/training/test_lora.py` exports a whole run."""
-
 import contextlib
 import json
 from types import SimpleNamespace

@@ -1,5 +1,3 @@
-"""A small folder in BEIR's layout."""
-
 import json
 from pathlib import Path
 

@@ -1,5 +1,3 @@
-"""A browser for tests of pages."""
-
 import contextlib
 import shutil
 from collections.abc import Iterator

@@ -1,5 +1,3 @@
-"""Prepared corpora for tests."""
-
 from pathlib import Path
 
 import numpy as np

@@ -1,5 +1,3 @@
-"""Shared by the tests of `costs/` and of `aot`: a tiny encoder and its config."""
-
 from ml_collections import config_dict
 
 from simcse_jax.config.fields import default_config

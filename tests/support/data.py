@@ -1,5 +1,3 @@
-"""Shared by the tests of `data/`."""
-
 from collections.abc import Callable, Sequence
 
 import pytest

@@ -1,5 +1,3 @@
-"""Folders as earlier versions wrote them."""
-
 from pathlib import Path
 
 

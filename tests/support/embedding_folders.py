@@ -1,5 +1,3 @@
-"""Folders of embeddings for tests."""
-
 from pathlib import Path
 
 import pyarrow.parquet

@@ -1,5 +1,3 @@
-"""Runs as a list reads them, without training."""
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,5 +1,3 @@
-"""Shared by the tests of `huggingface/`: changes to a model's folder."""
-
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path

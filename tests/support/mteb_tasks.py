@@ -1,5 +1,3 @@
-"""Tasks of mteb made of data at hand."""
-
 from __future__ import annotations
 
 import json

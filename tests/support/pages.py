@@ -33,7 +33,6 @@ def text_of(page: Path) -> str:
 
 
 def commands(*pages: Path) -> Iterator[Command]:
-    """The commands on these pages, by default on all."""
     for page in pages or PAGES:
         for line in text_of(page).splitlines():
             for name, rest in COMMAND.findall(line):

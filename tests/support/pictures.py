@@ -1,5 +1,3 @@
-"""What the tests of pictures share."""
-
 import xml.etree.ElementTree as ElementTree
 
 import numpy as np

@@ -1,5 +1,3 @@
-"""Configs of short runs, in this process."""
-
 from simcse_jax.config.checks import validate
 from simcse_jax.config.fields import default_config
 

@@ -1,5 +1,3 @@
-"""Small SentEval folders."""
-
 from pathlib import Path
 
 import numpy as np

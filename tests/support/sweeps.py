@@ -1,5 +1,3 @@
-"""A small sweep, as a file."""
-
 from pathlib import Path
 
 from simcse_jax.training.sweeps.variants import Variant, sweep_defaults

@@ -1,5 +1,3 @@
-"""Corpora of random token ids, in memory."""
-
 from typing import Any
 
 import numpy as np

@@ -1,5 +1,3 @@
-"""Modules of sentence-transformers after the pooler, in a step and in runs, and IS-BERT's convolutions before it."""
-
 import dataclasses
 import functools
 
@@ -41,7 +39,6 @@ JENSEN_SHANNON = {"jensen_shannon": {"weight": 1.0}}
 
 
 def loss(devices=1, **changes):
-    """And the names of what it depends on."""
     _, params, config = random_model(num_layers=1)
     graph = build(dataclasses.replace(config, modules=MODULES), with_head=True)[0]
     params = params | drawn_modules(MODULES)

@@ -1,5 +1,3 @@
-"""Objectives and views that the columns of the data do not allow."""
-
 import numpy as np
 import pytest
 

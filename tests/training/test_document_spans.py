@@ -35,7 +35,6 @@ def small():
 
 
 def gradient(devices=1, terms=TERMS, anchor="masked", gradient=True, **changes):
-    """As a function of a batch."""
     graph, params, _ = small()
     spans = {"positives": 2, "changed": {"anchor_change": anchor}}
     chosen = recipe(3, objectives=terms, pooler="avg", use_head=False, masking=MASKED, **spans, **changes)
@@ -91,7 +90,6 @@ def test_without_masked_anchors_the_tokens_of_all_columns_are_guessed():
     compute = gradient(1, (term("mlm"),), "none", gradient=False)
 
     def loss(column):
-        """With other words in one of the columns."""
         data = batch(3)
         ids = data["input_ids"].copy()
         ids[:, column] = np.where(data["attention_mask"][:, column] > 0, (ids[:, column] - 4 + 7) % 36 + 4, 0)

@@ -245,7 +245,6 @@ def test_sizes_are_compiled_and_weights_are_numbers_of_the_step():
 
 @pytest.mark.slow
 def test_a_run_is_scored_at_each_size_and_its_export_says_its_own(tiny_bert, corpus, tmp_path):
-    """Of a step at 32, which is the whole embedding, and 8."""
     workdir, output = tmp_path / "run", tmp_path / "scores.json"
     fields = ["matryoshka.dimensions=32,8", "matryoshka.weights=1,0.5", "train.max_steps=1", "model.num_layers=1"]
     arguments = train_args(tiny_bert, corpus["txt"], corpus["dev"], workdir, "--config.model.mlp=none")
@@ -308,7 +307,6 @@ def test_a_run_is_measured_at_the_start_every_nth_step_and_the_end_and_is_the_sa
 
 
 def test_a_run_measures_the_last_layer_and_compiles_once(tiny_bert):
-    """And what SimCSE's Section 5 says holds."""
     model, sample = load_model(str(tiny_bert)), Sample([*sentences(20), " ".join(sentences(9))], [sentences(2)])
     given = SimpleNamespace(model=model, tokenizer=Tokenizer(model.folder, model.config), analysis=sample)
     vars(given).update(devices=jax.devices()[:2], evaluation=None, num_columns=1, total_steps=9)

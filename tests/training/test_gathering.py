@@ -92,7 +92,6 @@ def test_a_decoder_in_bfloat16_has_the_same_loss_by_layer(in_small):
 @pytest.mark.slow
 @pytest.mark.exact
 def test_a_generator_that_does_not_train_is_in_parts_too(in_small):
-    """Its words, and those of the encoder that reads what it writes, are looked up in whole tables."""
     graph, params, frozen, chosen = replaced_tokens_step()
 
     def compute(devices, parts, **changes):

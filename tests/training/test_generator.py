@@ -1,5 +1,3 @@
-"""The generator that a run reads: its parameters, and those that are refused."""
-
 import dataclasses
 import json
 import shutil

@@ -1,5 +1,3 @@
-"""What objectives keep from step to step: the same on any devices and in any chunks, saved, and resumed bit for bit."""
-
 import json
 
 import jax
@@ -44,7 +42,6 @@ def esimcse(**changes):
 
 
 def trained(devices=1, chosen=None, **changes):
-    """The state after the steps, and the loss of each."""
     chosen = chosen or numbers()
     graph, state = fresh(chosen)
     mesh = data_mesh(jax.devices()[:devices])
@@ -56,7 +53,6 @@ def trained(devices=1, chosen=None, **changes):
 
 
 def test_the_batch_enters_the_queue_as_the_momentum_encoder_embeds_it_without_dropout():
-    """On two devices and in chunks, without padding."""
     graph, state = fresh(numbers())
     data, mesh = batch(1), data_mesh(jax.devices()[:2])
     lengths = data["attention_mask"][:, 0].sum(axis=1)

@@ -40,8 +40,6 @@ class Loss:
 
 
 class Recorded(Training):
-    """Records what the loop does."""
-
     def __init__(self):
         self.said = []
         checkpoints = SimpleNamespace(wait=lambda: self.said.append("wait"))
@@ -72,7 +70,6 @@ class Recorded(Training):
 
 
 def stop_at(*steps):
-    """Where a signal is noticed."""
     return SimpleNamespace(reached=steps.__contains__, ended=lambda step: Preempted(f"saved at {step}"), finish=list)
 
 
@@ -81,7 +78,6 @@ SCHEDULE = Schedule(total=3, log_every=2, score_every=2, measure_every=0, keep_e
 
 
 def test_the_next_batch_is_read_while_a_step_runs_and_what_is_due_comes_after_it(monkeypatch):
-    """No loss is fetched unless it is shown."""
     monkeypatch.setattr(Loss, "fetched", [])
     training = Recorded()
     assert training.train(SimpleNamespace(step=0), NEVER).step == 3
@@ -180,8 +176,6 @@ def test_ctrl_c_saves_after_the_step_and_names_it_and_the_command(tiny_bert, cor
 
 
 class Lines:
-    """Metrics, in a list."""
-
     def __init__(self):
         self.lines = []
 
@@ -225,7 +219,6 @@ def trained(names=("",), scores=None, patience=0, checkpoints=None, **parts):
 
 
 def done(number, *losses):
-    """A step that was dispatched."""
     losses = np.array(losses or 1.0, np.float32)
     return [(number, dict.fromkeys(METRICS, np.ones_like(losses)) | {"loss": losses})]
 

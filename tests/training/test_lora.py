@@ -1,5 +1,3 @@
-"""Runs that train a part of the encoder: the same on any number of devices, resumed, exported, and together."""
-
 import json
 import shutil
 
@@ -52,7 +50,6 @@ def parts(tiny_bert, corpus, *more):
 
 
 def loss_and_gradient(tiny_bert, corpus, fields, devices=1, **changes):
-    """And the names of what trains."""
     graph, trained, frozen = parts(tiny_bert, corpus, *fields)
     function = compiled(graph, recipe(3, **changes), devices)
     return computed(function, trained, batch(3), NUMBERS, frozen), trained.keys()

@@ -29,7 +29,6 @@ IN_FLOAT32 = {"exp", "log", "rsqrt", "erf", "tanh", "reduce_sum", "div", "psum_i
 
 
 def rows_of(data, column):
-    """Ids and mask."""
     return data["input_ids"][:, column], data["attention_mask"][:, column]
 
 
@@ -58,7 +57,6 @@ def test_the_gradient_before_clipping_is_the_same_on_any_number_of_devices_and_i
 @pytest.mark.slow
 @pytest.mark.parametrize(("sides", "groups", "rows"), [((2, 4), "[0, 4]", False), ((2, 2, 2), "[0, 2]", True)])
 def test_the_gradient_is_the_same_along_one_axis_of_a_torus_after_the_other(sides, groups, rows, monkeypatch):
-    """Also if rows are exchanged."""
     monkeypatch.setattr("simcse_jax.devices.mesh.sides", lambda devices: sides)
     monkeypatch.setattr("simcse_jax.devices.mesh.SMALL", 0)
     if rows:
@@ -189,7 +187,6 @@ def equations(jaxpr, name=None):
 
 
 def other_terms(columns, positive, negative, two_towers, numbers, **more):
-    """A loss of several objectives over other views: on some devices, in chunks."""
     options = {"info_nce": (("similarity", "dot"), ("symmetric", True)), "barlow_twins": (("artificial", 3),)}
     options |= {"dimension_wise": (("reading", "paper"),)}
     changes = {"objectives": tuple(term(name, options.get(name, ())) for name in numbers), "masking": MASKING}
@@ -355,7 +352,6 @@ def mixed_function(devices=1, chunk_size=0):
 
 @pytest.mark.slow
 def test_a_mixed_batch_is_the_same_on_two_devices_and_in_chunks_whatever_stands_in_place_of_missing_sentences():
-    """With equal texts, which change the loss."""
     data, compute = mixed_batch(), mixed_function()
     grouped = data | {"text": np.random.default_rng(0).integers(6, size=(BATCH, 3)).astype(np.int32)}
     expected = compute(grouped)

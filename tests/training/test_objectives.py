@@ -1,5 +1,3 @@
-"""Whole runs, in this process, with the parameters that objectives add to the encoder, and the data that they need."""
-
 import json
 import shutil
 
@@ -142,7 +140,6 @@ def test_a_changed_copy_is_the_positive_of_a_sentence(tiny_bert, corpus):
 
 
 def negated(folder, name, column, missing=""):
-    """Sentences with soft negatives, which every third one lacks."""
     pairs = zip(sentences(48, 1), sentences(48, 2), strict=True)
     rows = [f"{sentence},{missing if row % 3 == 0 else other}" for row, (sentence, other) in enumerate(pairs)]
     (folder / name).write_text("\n".join([f"sentence,{column}", *rows]) + "\n")

@@ -168,7 +168,6 @@ def test_all_roundings_of_a_mean_together_are_less_than_a_twenty_fifth_of_it():
 
 
 def adam_of(state):
-    """AdamW's part of the optimizer's state."""
     return next(part for part in jax.tree.leaves(state, is_leaf=lambda x: hasattr(x, "mu")) if hasattr(part, "mu"))
 
 

@@ -1,5 +1,3 @@
-"""Runs on prepared corpora."""
-
 import json
 from pathlib import Path
 
@@ -35,8 +33,6 @@ def prepared(shared, tiny_bert, corpus):
 
 @pytest.fixture
 def config_of(prepared, tiny_bert, corpus):
-    """The config of a short run on a corpus, or several."""
-
     def of(*names, **fields):
         return short_run(tiny_bert, ",".join(map(str, names or [prepared])), corpus["dev"], **fields)
 
@@ -49,7 +45,6 @@ def read(config):
 
 
 def close(found, expected):
-    """That two runs' metrics are close, apart from times."""
     found, expected = (without_speed(lines(workdir)) for workdir in (found, expected))
     assert [line.keys() for line in found] == [line.keys() for line in expected]
     for one, other in zip(found, expected, strict=True):

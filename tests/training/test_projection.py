@@ -1,5 +1,3 @@
-"""The projector within a step: what shares its statistics, and the gradient that batch norm takes away."""
-
 import numpy as np
 import pytest
 from support import random_model

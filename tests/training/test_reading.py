@@ -1,5 +1,3 @@
-"""Runs on several sources: batches of one source each, weights, prompts and lengths."""
-
 import dataclasses
 import json
 from pathlib import Path

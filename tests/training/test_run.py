@@ -1,5 +1,3 @@
-"""The run, through the command line, as a user starts it."""
-
 import json
 import os
 import shutil

@@ -1,12 +1,9 @@
-"""Which of a run's encoders stands for its model; whole runs are in `test_objectives` and `test_analysis`."""
-
 from types import SimpleNamespace
 
 from simcse_jax.training.scoring import choose
 
 
 def setup(*scores):
-    """A run whose encoders have these scores."""
     found = dict(enumerate(scores))
     return SimpleNamespace(
         embed=SimpleNamespace(with_params=lambda params: params),

@@ -57,7 +57,6 @@ def start_slurm_tasks(args, count):
 
 
 def finished(processes, code=0):
-    """The outputs and the errors of processes that end with this code."""
     ended = finish(processes)
     assert {found for found, _, _ in ended} == {code}, ended
     assert all("Traceback" not in errors for _, _, errors in ended), ended

@@ -1,5 +1,3 @@
-"""A whole step of SNCSE next to transformers and PyTorch: loss and gradients, with rows that lack a soft negative."""
-
 import numpy as np
 import pytest
 from support.against_torch import assert_step_agrees, drawn_model, embedded, loss_and_gradient, module_of, similarities

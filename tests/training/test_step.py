@@ -23,7 +23,6 @@ OTHERS = [(2, 3), *(pytest.param(*each, marks=pytest.mark.slow) for each in ((1,
 
 @functools.cache
 def program(devices=1, chunk_size=0, mu_dtype="float32"):
-    """What makes a state of settings, the step, and where its data go."""
     graph, params, _ = random_model(num_layers=1)
     mesh, chosen = data_mesh(jax.devices()[:devices]), Optimization(mu_dtype=mu_dtype)
 
@@ -35,7 +34,6 @@ def program(devices=1, chunk_size=0, mu_dtype="float32"):
 
 @functools.cache
 def trained(devices=1, chunk_size=0, mu_dtype="float32", steps=20, **numbers):
-    """The losses and the parameters after some steps."""
     start, update, place = program(devices, chunk_size, mu_dtype)
     numbers = settings(**numbers)
     state, losses = start(numbers), []

@@ -1,5 +1,3 @@
-"""Runs and steps with a teacher."""
-
 import io
 import json
 import shutil

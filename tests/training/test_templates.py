@@ -1,5 +1,3 @@
-"""Steps with templates: PromptBERT next to PyTorch, the same on any devices; runs resumed and exported."""
-
 import dataclasses
 import functools
 import json
@@ -70,7 +68,6 @@ def data_of(config, words=WORDS):
 
 @functools.cache
 def prompt_bert_s(model_type="bert", denoising="paper", devices=1, **changes):
-    """A function that gives the loss and the gradient, of one program."""
     graph, params, config = model_of(model_type)
     function = compiled(graph, prompt_bert(denoising, **changes), devices)
 
@@ -178,7 +175,6 @@ def test_the_loss_of_prompt_eol_and_the_gradient_of_its_lora_are_pytorch_s():
 @pytest.mark.slow
 @pytest.mark.exact
 def test_the_loss_and_its_gradient_are_the_same_on_several_devices_and_in_chunks():
-    """Also without padding; with dropout in sentences and templates."""
     loss, gradient = prompt_bert_s()()
     again, found = prompt_bert_s(devices=2, chunk_size=2, most_tokens=(40,))()
     assert again == pytest.approx(loss, rel=1e-5)

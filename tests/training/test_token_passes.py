@@ -1,5 +1,3 @@
-"""Passes over tokens: masked ones are guessed, replaced ones are found; DiffCSE as a whole."""
-
 import functools
 
 import jax
@@ -57,7 +55,6 @@ def function_of(devices, **changes):
 
 
 def diffcse(devices=1, weight=0.5, **changes):
-    """The loss and the gradients of a tiny DiffCSE."""
     function, params, frozen = function_of(devices, **changes)
     return computed(function, params, batch(1), replaced_tokens_settings(weight), frozen)
 

@@ -22,8 +22,6 @@ SENTENCES = [f"sentence number {n}\n" for n in range(300)]
 
 @pytest.fixture
 def complete(tiny_bert, tmp_path, capsys):
-    """The fields of the recipe for a file, and what is printed."""
-
     def of(rows, names=None, kind="csv", *more):
         path = tmp_path / f"data.{kind}"
         with open(path, "w", newline="") as file:

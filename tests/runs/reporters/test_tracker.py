@@ -44,7 +44,6 @@ def fake():
 
 
 def start(folder, fake, step=None):
-    """Metrics with a tracker, as a run opens them."""
     metrics = Metrics(folder, step)
     tracker = Tracker("wandb", folder, fake.open)
     metrics.add(tracker)

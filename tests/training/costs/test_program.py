@@ -108,7 +108,6 @@ def test_the_bytes_that_a_ring_or_nodes_send_and_a_collective_s_first_group_and_
 
 
 def written(name):
-    """A program as XLA writes it for TPUs or GPUs."""
     return (Path(__file__).parent / "programs" / f"{name}.hlo").read_text()
 
 

@@ -1,5 +1,3 @@
-"""Whole sweeps of a tiny model, as the command runs them."""
-
 import contextlib
 import csv
 import itertools
@@ -124,7 +122,6 @@ def test_what_is_done_is_skipped_and_a_changed_config_is_refused(finished, file,
 
 
 def changed(folder, **values):
-    """Replaces values of the parts of a run's `run.json`."""
     about = json.loads((folder / "run.json").read_text())
     for part, (name, value) in values.items():
         about[part][name] = value
@@ -188,7 +185,6 @@ def here(tmp_path, monkeypatch):
 
 
 def rows(*each):
-    """Rows that differ in these fields, as they are checked."""
     found = []
     for number, fields in enumerate(each):
         config = default_config()

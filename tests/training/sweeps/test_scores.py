@@ -19,7 +19,6 @@ LINES = (
 
 
 def figures(value):
-    """A task's part of a result: each figure differs from the others."""
     means = {"spearman": value + 2, "pearson": value + 3}
     weighted = {"spearman": value + 4, "pearson": value + 5}
     return {"spearman": value, "pearson": value + 1, "pairs": 9, "mean": means, "wmean": weighted, "subsets": {}}
