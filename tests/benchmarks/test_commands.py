@@ -31,18 +31,14 @@ from benchmarks.side_by_side import Child, Comparison, Contender
 from benchmarks.training import Setting
 
 WRONG = [
-    (train_step, "--recipe simsce", "--recipe"),
-    (train_step, "--output README.md/x.json", "--output"),
+    (train_step, "--recipe simsce", "--recipe"), (train_step, "--output README.md/x.json", "--output"),
     (train_step, "--with train.rounded=True", "--with train.rounded=True: must be a field"),
-    (systems, "--system SimSCE", "--system"),
-    (search, "--queries 1 0", "--queries 0: must be 1 or more"),
-    (sts, "--data x --tasks STS99", "STS99"),
-    (startup, "--what lunch", "--what"),
-    (host_work, "--layers 1 13", "--layers 13"),
-    (scale, "--largest 8", "--largest 8"),
+    (systems, "--system SimSCE", "--system"), (search, "--queries 1 0", "--queries 0: must be 1 or more"),
+    (sts, "--data x --tasks STS99", "STS99"), (startup, "--what lunch", "--what"),
+    (host_work, "--layers 1 13", "--layers 13"), (scale, "--largest 8", "--largest 8"),
     (serve, "--texts 1 3000", "--texts 1 3000"),
     (reading, f"--folder {ROOT} --keep", "--folder .*: exists; choose a new one"),
-]
+]  # fmt: skip
 FEW = ["--rounds", 2, "--steps", 1, "--warmup", 1, "--batch-size", 8]
 
 

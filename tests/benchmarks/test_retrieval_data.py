@@ -15,11 +15,8 @@ from benchmarks.retrieval_scores import over_queries
 def test_hypotheses_ask_for_their_premises_a_tenth_are_copies_and_the_test_is_over_queries_not_seeds(tmp_path):
     (tmp_path / "SNLI").mkdir()
     rows = [
-        ("a b", "c", "entailment"),
-        ("a b", "d", "contradiction"),
-        ("e f", "c", "entailment"),
-        ("g", "g", "neutral"),
-    ]
+        ("a b", "c", "entailment"), ("a b", "d", "contradiction"), ("e f", "c", "entailment"), ("g", "g", "neutral"),
+    ]  # fmt: skip
     for name, column in zip(("s1", "s2", "labels"), zip(*rows, strict=True), strict=True):
         (tmp_path / "SNLI" / f"{name}.dev").write_text("\n".join(column) + "\n")
     premises = entailed(tmp_path, "dev")

@@ -38,12 +38,9 @@ def test_ratios_and_shares_are_those_of_rounds_and_who_fails_is_named_while_the_
     text = side_by_side.table(comparison)
     assert "50.0%" in text and "missing: third: is not installed" in text
     contenders = [
-        fake("ours", notes={"scores": [1]}),
-        fake("not installed", "unbuildable", message="no module\nof that name"),
-        fake("died", "dies"),
-        fake("no such", "nothing_of_that_name"),
-        fake("later", "fails_later"),
-    ]
+        fake("ours", notes={"scores": [1]}), fake("not installed", "unbuildable", message="no module\nof that name"),
+        fake("died", "dies"), fake("no such", "nothing_of_that_name"), fake("later", "fails_later"),
+    ]  # fmt: skip
     comparison = compare("failures", "things", contenders, 3, say=str)
     assert list(comparison.rounds) == ["ours"] and len(comparison.rounds["ours"]) == 3
     missing = comparison.missing

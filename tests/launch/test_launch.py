@@ -82,23 +82,18 @@ def test_a_dry_run_prints_and_runs_nothing_and_shellcheck_finds_nothing(script, 
 GPUS = {"SLURM_JOB_ID": "1", "SLURM_GPUS_PER_NODE": "h100:4", "SLURM_NTASKS_PER_NODE": "8"}
 IMAGE = {"IMAGE": "i"}
 MISTAKES = [
-    ("gpu.sh", {}, "no arguments"),
-    ("slurm.sh --config=c", {}, "sbatch"),
-    ("slurm.sh -", GPUS, "the 4 of"),
+    ("gpu.sh", {}, "no arguments"), ("slurm.sh --config=c", {}, "sbatch"), ("slurm.sh -", GPUS, "the 4 of"),
     ("local_processes.sh two --config=c", {}, "N is 'two'"),
     ("local_processes.sh 2 --config=c", {"DEVICES": "x"}, "DEVICES is 'x'"),
-    ("tpu.sh create", {"ZONE": "z"}, "PROJECT is not set"),
-    ("tpu.sh create", {"PROJECT": "p"}, "ZONE is not set"),
-    ("tpu.sh creat", CLOUD, "'creat' is not create"),
-    ("tpu.sh delete this", CLOUD, "delete takes no arguments"),
-    ("tpu.sh measure", CLOUD, "takes a file of sentences"),
-    ("tpu.sh train --workdir=runs/unsup", CLOUD, "gs://"),
+    ("tpu.sh create", {"ZONE": "z"}, "PROJECT is not set"), ("tpu.sh create", {"PROJECT": "p"}, "ZONE is not set"),
+    ("tpu.sh creat", CLOUD, "'creat' is not create"), ("tpu.sh delete this", CLOUD, "delete takes no arguments"),
+    ("tpu.sh measure", CLOUD, "takes a file of sentences"), ("tpu.sh train --workdir=runs/unsup", CLOUD, "gs://"),
     ("kubernetes.sh --workdir=gs://b/r", {}, "IMAGE is not set"),
     ("kubernetes.sh --workdir=gs://b/r", IMAGE | {"HOSTS": "two"}, "HOSTS is 'two'"),
     ("kubernetes.sh --workdir=runs/unsup", IMAGE, "the workdir must outlive a pod"),
     ("kubernetes.sh --workdir /tmp/data/unsup", IMAGE | {"VOLUME": "persistentVolumeClaim: {}"}, "must outlive a pod"),
     ("kubernetes.sh --workdir=gs://b/r --x=\x1b", IMAGE, "an argument has a control character"),
-]
+]  # fmt: skip
 
 
 def test_a_mistake_is_reported_in_one_line_and_dry_runs_have_all_steps_of_slurm_and_of_a_tpu(programs):

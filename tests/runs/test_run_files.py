@@ -64,12 +64,10 @@ def test_a_result_is_as_it_was_and_a_damaged_one_is_refused():
     task = {"spearman": 1, "pairs": 3, "mean": {"spearman": 1.5}}
     transfer = {"MR": {"dev_accuracy": 1.5}, "CR": {"accuracy": 80, "folds": [{"accuracy": 80}]}}
     for result in (
-        {},
-        {"average": 1.5, "STS12": task, "transfer": transfer, "transfer_protocol": "pytorch"},
-        {"average": None, "development": float("nan")},
-        {"retrieval": RETRIEVED, "retrieval_average": {"mrr@5": 3.5}},
+        {}, {"average": 1.5, "STS12": task, "transfer": transfer, "transfer_protocol": "pytorch"},
+        {"average": None, "development": float("nan")}, {"retrieval": RETRIEVED, "retrieval_average": {"mrr@5": 3.5}},
         {"retrieval": {"spearman": 70.5, "pairs": 9}},
-    ):
+    ):  # fmt: skip
         assert check_result(result, "result.json") is result
     scores = {"spearman": 1, "pairs": 3}
     tiny, averages = RETRIEVED["tiny"], {"retrieval_average": {}}

@@ -64,11 +64,9 @@ def test_each_is_drawn_from_a_stream_of_its_own_and_the_model_s_own_parts_are_tr
 
     size = model.config.hidden_size
     for name, stream, shape in (
-        ("head.kernel", 0x68656164, (size, size)),
-        ("second.head.kernel", 0x68656165, (size, size)),
-        ("language_model.dense.kernel", 0x68656166, (size, size)),
-        ("softmax_nli.kernel", 0x68656167, (3 * size, 3)),
-    ):
+        ("head.kernel", 0x68656164, (size, size)), ("second.head.kernel", 0x68656165, (size, size)),
+        ("language_model.dense.kernel", 0x68656166, (size, size)), ("softmax_nli.kernel", 0x68656167, (3 * size, 3)),
+    ):  # fmt: skip
         np.testing.assert_array_equal(params[name], drawn(stream, shape), err_msg=name)
     other = initial_params(config_of(seed=6), model)
     assert np.abs(other["softmax_nli.kernel"] - params["softmax_nli.kernel"]).max() > 0.01

@@ -17,28 +17,20 @@ openai = later("openai")
 GOOD = {"model": "fake", "input": "a"}
 # What is wrong, and the field that the answer names.
 MISTAKES = [
-    *((body, None) for body in (b"", b"{", b"[]", b"\xff\xfe{}", b"[" * 100_000)),
-    (b'{"input": "a"}', "model"),
-    (b'{"model": "fake"}', "input"),
-    ({**GOOD, "model": "other"}, "model"),
-    (b'{"model": "\\ud800", "input": "a"}', "model"),
-    ({**GOOD, "input": ["a"] * 9}, "input"),
-    ({**GOOD, "input": "a" * 17}, "input"),
-    ({**GOOD, "dimensions": 5}, "dimensions"),
-    ({**GOOD, "encoding_format": "int8"}, "encoding_format"),
-    ({**GOOD, "prompt_name": "none"}, "prompt_name"),
+    *((body, None) for body in (b"", b"{", b"[]", b"\xff\xfe{}", b"[" * 100_000)), (b'{"input": "a"}', "model"),
+    (b'{"model": "fake"}', "input"), ({**GOOD, "model": "other"}, "model"),
+    (b'{"model": "\\ud800", "input": "a"}', "model"), ({**GOOD, "input": ["a"] * 9}, "input"),
+    ({**GOOD, "input": "a" * 17}, "input"), ({**GOOD, "dimensions": 5}, "dimensions"),
+    ({**GOOD, "encoding_format": "int8"}, "encoding_format"), ({**GOOD, "prompt_name": "none"}, "prompt_name"),
     ({**GOOD, "inptu": "a"}, "inptu"),
-]
+]  # fmt: skip
 SEARCHES = [({}, "query"), ({"query": "a", "top_k": 10**6}, "top_k"), ({"query": "a", "model": "other"}, "model")]
 RERANKED = {"query": "ab", "documents": ["a"]}
 RERANKINGS = [
-    ({}, "query"),
-    ({**RERANKED, "documents": ["a" * 14]}, "documents"),
-    ({**RERANKED, "query": "a" * 15}, "query"),
-    ({**RERANKED, "max_tokens_per_doc": 0}, "max_tokens_per_doc"),
-    ({**RERANKED, "model": "fake"}, "model"),
+    ({}, "query"), ({**RERANKED, "documents": ["a" * 14]}, "documents"), ({**RERANKED, "query": "a" * 15}, "query"),
+    ({**RERANKED, "max_tokens_per_doc": 0}, "max_tokens_per_doc"), ({**RERANKED, "model": "fake"}, "model"),
     ({**RERANKED, "rank_fields": ["text"]}, "rank_fields"),
-]
+]  # fmt: skip
 
 
 def find(queries, top_k):

@@ -23,14 +23,10 @@ def test_texts_are_taken_as_they_are_and_the_first_that_is_none_is_named():
 
 
 MISTAKES = [
-    (3, "must be a string or a list of strings"),
-    (("a",), "must be a string or a list of strings"),
-    ("", "must not be empty"),
-    ([], "must not be empty"),
-    (["a", ""], "number 1 must not be empty"),
-    (["a", True], "number 1 is not a string"),
-    ([[1, 2]], "number 0 is not a string; token ids are of one tokenizer"),
+    (3, "must be a string or a list of strings"), (("a",), "must be a string or a list of strings"),
+    ("", "must not be empty"), ([], "must not be empty"), (["a", ""], "number 1 must not be empty"),
+    (["a", True], "number 1 is not a string"), ([[1, 2]], "number 0 is not a string; token ids are of one tokenizer"),
     (["\udcff"], "number 0 holds a broken character (U+DCFF alone)"),
     (["a", "\ud83d", "\ude00"], "number 1 holds a broken character (U+D83D alone)"),
     ([*"a" * 9000, "", 3], "number 9000 must not be empty"),
-]
+]  # fmt: skip

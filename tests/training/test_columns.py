@@ -26,14 +26,11 @@ def test_views_differ_by_any_rate_above_zero_a_change_or_another_column():
     check(**templates)
     check(objective__info_nce__weight=0.0, objective__mlm__weight=1.0)  # compares no views
     for fields in (
-        {"model__attention_dropout": 0.0},
-        {"views__positive": "mean"},
-        {"model__lora__rank": 2},
+        {"model__attention_dropout": 0.0}, {"views__positive": "mean"}, {"model__lora__rank": 2},
         {"model__lora__dropout": 0.1},  # of products that are not there
-        {"views__positive": "noisy", "views__noise": 0.0},
-        {"views__anchor_change": "cutoff", "views__cutoff": 0.0},
+        {"views__positive": "noisy", "views__noise": 0.0}, {"views__anchor_change": "cutoff", "views__cutoff": 0.0},
         templates | {"views__positive_template": templates["model__template"]},
-    ):
+    ):  # fmt: skip
         with pytest.raises(UserError, match="both views of a sentence would be the same"):
             check(**fields)
     with pytest.raises(UserError, match="both views of a sentence would be the same"):

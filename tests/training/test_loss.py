@@ -419,11 +419,9 @@ def test_embeddings_are_encoded_once_averaged_and_made_noisy_and_other_changes_a
     views += [View(0, (1,), change="cutoff"), View(0, (1,), change="cutoff", rate="positive_dropout"), views[1]]
     np.testing.assert_array_equal(embed(views, counted, None)[:, 0, 0], [100, 200, 206, 300, 400, 200])
     assert calls == [
-        (Pass(dropout=False), [0], [0], [0]),
-        (Pass(dropout=False, change="cutoff"), [0, 0], [0, 0], [0, 1]),
-        (Pass(change="cutoff"), [0], [1], [0]),
-        (Pass(change="cutoff", rate="positive_dropout"), [0], [1], [0]),
-    ]
+        (Pass(dropout=False), [0], [0], [0]), (Pass(dropout=False, change="cutoff"), [0, 0], [0, 0], [0, 1]),
+        (Pass(change="cutoff"), [0], [1], [0]), (Pass(change="cutoff", rate="positive_dropout"), [0], [1], [0]),
+    ]  # fmt: skip
 
 
 def test_the_mean_of_several_columns_is_one_positive_with_masks_of_its_own():

@@ -89,20 +89,15 @@ def test_what_does_not_fit_the_corpus_is_refused(config_of, prepared, corpus, tm
         ((), {"data__columns__anchor": "sent0"}, "config.data.columns.anchor.*--columns"),
         ((), {"data__prompts__anchor": "q: "}, "config.data.prompts.anchor.*--prompt"),
         ((), {"data__augment__name": "crop"}, "config.data.augment.name.*--augment"),
-        ((), GUESSED, "config.data.augment.name.*in memory"),
-        ((), {"data__mixed": True}, "config.data.mixed.*--mixed"),
+        ((), GUESSED, "config.data.augment.name.*in memory"), ((), {"data__mixed": True}, "config.data.mixed.*--mixed"),
         ((), {"data__positives": "all"}, "config.data.positives.*--positives"),
         ((), {"data__positives": "spans"}, "config.data.positives.*in memory"),
         ((), {"data__subsample": 41}, "data.subsample=41: must be from 1 to 40"),
-        ((), {"train__batch_size": 48}, "40 examples"),
-        ((), LABELLED, "without labels"),
-        ((), {"objective__gist__weight": 1.0, "teacher__model": "x"}, "teacher"),
-        ((), SCORED, "no scores"),
-        ((), {"model__init_from": str(other)}, "another tokenizer .*--model"),
-        ((prepared, corpus["csv"]), {}, foreign),
-        ((corpus["csv"], prepared), {}, foreign),
-        ((tmp_path / "half",), {}, rf"{tmp_path / 'half'}: is not complete"),
-    ):
+        ((), {"train__batch_size": 48}, "40 examples"), ((), LABELLED, "without labels"),
+        ((), {"objective__gist__weight": 1.0, "teacher__model": "x"}, "teacher"), ((), SCORED, "no scores"),
+        ((), {"model__init_from": str(other)}, "another tokenizer .*--model"), ((prepared, corpus["csv"]), {}, foreign),
+        ((corpus["csv"], prepared), {}, foreign), ((tmp_path / "half",), {}, rf"{tmp_path / 'half'}: is not complete"),
+    ):  # fmt: skip
         with pytest.raises(UserError, match=named):
             read(config_of(*names, **fields))
 

@@ -12,11 +12,9 @@ def test_the_third_to_the_seventh_step_are_traced_or_fewer_and_none_without_a_fo
     monkeypatch.setattr(jax.profiler, "start_trace", lambda folder: record.append("start"))
     monkeypatch.setattr(jax.profiler, "stop_trace", lambda: record.append("stop"))
     for steps, expected in (
-        (9, [1, 2, "start", 3, 4, 5, 6, 7, "stop", 8, 9]),
-        (5, [1, 2, "start", 3, 4, 5, "stop"]),
-        (2, [1, "start", 2, "stop"]),
-        (1, ["start", 1, "stop"]),
-    ):
+        (9, [1, 2, "start", 3, 4, 5, 6, 7, "stop", 8, 9]), (5, [1, 2, "start", 3, 4, 5, "stop"]),
+        (2, [1, "start", 2, "stop"]), (1, ["start", 1, "stop"]),
+    ):  # fmt: skip
         with traced(lambda step: record.append(step) or step, tmp_path, steps) as update:
             assert [update(step) for step in range(1, steps + 1)] == list(range(1, steps + 1))
         assert record == expected

@@ -119,14 +119,10 @@ def test_without_the_new_fields_several_sources_are_read_as_before(config, corpu
 def test_equal_texts_are_told_where_rows_have_two_or_more_and_kept_apart_in_each_part(config, corpus, pairs, model):
     both, off = f"{corpus['txt']},{pairs}", {"objective__info_nce__weight": 0.0, "objective__barlow_twins__weight": 1.0}
     for name, fields, are_read in (
-        (str(pairs), {}, [True]),
-        (str(pairs), {"data__equal_texts": "negatives"}, [False]),
-        (str(pairs), off, [False]),
-        (str(corpus["txt"]), {}, [False]),
-        (str(corpus["txt"]), {"data__equal_texts": "left_out"}, [True]),
-        (both, {"data__mixed": True}, [True]),
-        (both, {"data__batching": "one_source"}, [False, True]),
-    ):
+        (str(pairs), {}, [True]), (str(pairs), {"data__equal_texts": "negatives"}, [False]), (str(pairs), off, [False]),
+        (str(corpus["txt"]), {}, [False]), (str(corpus["txt"]), {"data__equal_texts": "left_out"}, [True]),
+        (both, {"data__mixed": True}, [True]), (both, {"data__batching": "one_source"}, [False, True]),
+    ):  # fmt: skip
         parts = read(changed(config, data__train=name, **fields), model).parts
         assert [part.texts is not None for part in parts] == are_read, (name, fields)
         assert all(part.texts.shape == part.input_ids.shape[:2] for part in parts if part.texts is not None)

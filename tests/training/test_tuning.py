@@ -57,12 +57,10 @@ CHOSEN = (
     ("similarity", lambda n: NLI[n % 3], ("entailment", "info_nce", "")),
     ("label", lambda n: NLI[0], ("entailment", "info_nce", "")),
     ("label", lambda n: ["entailment", "not_entailment"][n % 2], ("entailment", "info_nce", "")),
-    ("label", lambda n: n % 7 / 2, ("", "cosent", "label")),
-    ("label", lambda n: n % 2 > 0, ("", "cosent", "label")),
+    ("label", lambda n: n % 7 / 2, ("", "cosent", "label")), ("label", lambda n: n % 2 > 0, ("", "cosent", "label")),
     ("Human-Score (0-5)", lambda n: f"{n % 6},5", ("", "cosent", "Human-Score (0-5)")),
-    ("zeile", lambda n: n, ("", "info_nce", "")),
-    ("hard_neg", lambda n: f"c {n}", ("", "info_nce", "")),
-)
+    ("zeile", lambda n: n, ("", "info_nce", "")), ("hard_neg", lambda n: f"c {n}", ("", "info_nce", "")),
+)  # fmt: skip
 
 
 def test_what_data_have_chooses_the_objective_if_it_is_certain(complete):

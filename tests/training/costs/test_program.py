@@ -19,12 +19,10 @@ def read(function, *args):
 
 def test_bytes_are_those_of_xla_s_cost_analysis_times_those_of_loops_of_the_branch_with_more_traffic():
     for function in (
-        lambda x, w: jnp.tanh(x @ w).sum(),
-        lambda x, w: x[3:10] * 2 + x[20:27],
-        lambda x, w: jax.nn.softmax(x @ w),
+        lambda x, w: jnp.tanh(x @ w).sum(), lambda x, w: x[3:10] * 2 + x[20:27], lambda x, w: jax.nn.softmax(x @ w),
         lambda x, w: jax.lax.dynamic_update_slice(x, w[:2], (w[0, 0].astype(int), 0)),
         lambda x, w: jax.grad(lambda w: jnp.sum(jax.nn.softmax(jnp.tanh(x @ w) @ w.T)[:, 0]))(w),
-    ):
+    ):  # fmt: skip
         compiled = jax.jit(function).lower(X, W).compile()
         program = Program(compiled.as_text())
         assert program.bytes_accessed(on_chip=True) == compiled.cost_analysis()["bytes accessed"]
@@ -75,11 +73,9 @@ def test_collectives_are_found_and_multiplied_and_told_apart_by_the_axes_of_a_to
     program = read(function, X)
     whole, quarter = 4 * 64 * 32, 64 * 32
     assert program.collectives(list(np.ndindex(2, 4, 1))) == [
-        Collective("all-gather", 2, 1, quarter, (0,)),
-        Collective("all-gather", 4, 1, whole, (1,)),
-        Collective("reduce-scatter", 2, 1, quarter, (0,)),
-        Collective("reduce-scatter", 4, 1, whole, (1,)),
-    ]
+        Collective("all-gather", 2, 1, quarter, (0,)), Collective("all-gather", 4, 1, whole, (1,)),
+        Collective("reduce-scatter", 2, 1, quarter, (0,)), Collective("reduce-scatter", 4, 1, whole, (1,)),
+    ]  # fmt: skip
     assert program.collectives()[0] == Collective("all-gather", 2, 1, quarter)
 
 

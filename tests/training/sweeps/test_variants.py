@@ -137,12 +137,10 @@ def test_a_file_and_its_seeds_are_read_as_the_command_reads_them_and_what_is_no_
     file = tmp_path / "x.py"
     start = "from simcse_jax.training.sweeps.variants import Variant\ndef get_variants():\n    "
     for content, message in (
-        (None, "no such config file"),
-        ("def get_config():\n    pass\n", "is not a sweep: it has no get_variants()"),
+        (None, "no such config file"), ("def get_config():\n    pass\n", "is not a sweep: it has no get_variants()"),
         (f"{start}return 1 / 0\n", "ZeroDivisionError: division by zero"),
-        (f"{start}raise SystemExit(0)\n", "SystemExit"),
-        *((f"{start}return {wrong}\n", "x.py: ") for wrong in NO_ROWS),
-    ):
+        (f"{start}raise SystemExit(0)\n", "SystemExit"), *((f"{start}return {wrong}\n", "x.py: ") for wrong in NO_ROWS),
+    ):  # fmt: skip
         if content is not None:
             file.write_text(content)
         with pytest.raises(UserError, match=r"--config .*x\.py") as caught:
