@@ -61,7 +61,6 @@ def snippets(card: str) -> dict[str, str]:
 
 
 def run_snippet(code: str, where: Path, monkeypatch) -> np.ndarray:
-    """Its `embeddings`, run where the exported folder lies."""
     monkeypatch.chdir(where)
     names: dict[str, object] = {}
     exec(code, names)

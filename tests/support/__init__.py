@@ -205,9 +205,7 @@ def start_command(command: str, *args: object, env: dict[str, str] | None = None
     return start_process(command_of(command, *args), environment, cwd=ROOT, **pipes)
 
 
-def run(
-    command: str, *args: object, fresh: bool = False, env: dict[str, str] | None = None, **kwargs
-) -> subprocess.CompletedProcess:
+def run(command: str, *args, fresh=False, env: dict[str, str] | None = None, **kwargs) -> subprocess.CompletedProcess:
     """Runs `python -m simcse_jax COMMAND` as a user does, on one device.
 
     `fresh`: the process imports the package itself, rather than being forked from one that has.
@@ -270,7 +268,6 @@ def train_args(model: Path | str, train: Path, dev: Path | str, workdir: Path, *
 
 
 def lines(workdir: Path) -> list[dict]:
-    """The metrics written by a run."""
     return [json.loads(line) for line in (workdir / "metrics.jsonl").read_text().splitlines()]
 
 

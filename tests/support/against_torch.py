@@ -54,7 +54,6 @@ def embedded(encoder, head, ids, mask):
 
 
 def similarities(rows, columns):
-    """The cosine of each row with each column."""
     torch = pytest.importorskip("torch")
     return torch.nn.functional.cosine_similarity(rows[:, None], columns[None], dim=-1)
 
@@ -75,7 +74,6 @@ def assert_same_step(loss, gradient, theirs):
 
 
 def assert_step_agrees(graph, params, recipe, data, numbers, theirs, devices=1):
-    """The loss and the gradient of our first step."""
     function = jax.jit(make_loss(graph, recipe, data_mesh(jax.devices()[:devices])))
     (loss, _), gradient = function(params, jnp.int32(0), data, numbers)
     assert_same_step(loss, gradient, theirs)

@@ -9,14 +9,12 @@ from simcse_jax.config.fields import default_config
 
 
 def changed(config: config_dict.ConfigDict, **fields: Any) -> config_dict.ConfigDict:
-    """A copy with other values of these fields."""
     made = config.copy_and_resolve_references()
     made.update_from_flattened_dict({name.replace("__", "."): value for name, value in fields.items()})
     return made
 
 
 def config_of(**fields: Any) -> config_dict.ConfigDict:
-    """The default config with these fields."""
     return changed(default_config(), **fields)
 
 

@@ -16,9 +16,7 @@ def tokenizer_of(model: Path) -> Tokenizer:
     return Tokenizer(model, EncoderConfig.from_hugging_face(CONFIGS["bert"], "test"))
 
 
-def prepare(
-    folder: Path, model: Path, *data: object, max_length=16, shard_rows=16, vocabulary=40, **options
-) -> Prepared:
+def prepare(folder: Path, model: Path, *data, max_length=16, shard_rows=16, vocabulary=40, **options) -> Prepared:
     """Prepares a corpus of a few shards in this process."""
     tokenizer = tokenizer_of(model)
     options.setdefault("columns", {})

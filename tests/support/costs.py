@@ -8,7 +8,6 @@ TINY = EncoderConfig.from_hugging_face(CONFIGS["bert"], "test")
 
 
 def tiny_config(**changes: object) -> config_dict.ConfigDict:
-    """The default config with small batches; fields are changed by their full names."""
     made = default_config()
     made.update_from_flattened_dict({"data.max_length": 16, "train.batch_size": 32} | changes)
     return made

@@ -41,7 +41,6 @@ def save_random(auto: str, fields: dict[str, object], folder: Path) -> Path:
 
 
 def write_cross_encoder(folder: Path, labels: int = 1, **changes) -> Path:
-    """A random one of BERT's type."""
     folder.mkdir(parents=True)
     words = write_tokenizer(folder, "word_piece")
     tokenizer = {path: path.read_bytes() for path in folder.glob("*token*.json")}

@@ -8,7 +8,6 @@ from simcse_jax.errors import UserError
 
 
 def raises(part: str, call: Callable, *arguments: object, **options: object) -> None:
-    """The call is refused, in a one-line message that contains the part."""
     with pytest.raises(UserError) as error:
         call(*arguments, **options)
     assert "\n" not in str(error.value) and part in str(error.value), str(error.value)
@@ -23,6 +22,5 @@ def refused(specification: str, *parts: str, options: dict | None = None, **colu
 
 
 def change(texts: Sequence[str], name: str, percent=10.0, lexicon="", mlm_model="", seed=1, column=1) -> list[str]:
-    """`augment` with the usual seed and column."""
     fields = {"percent": percent, "lexicon": str(lexicon), "mlm_model": str(mlm_model)}
     return augment(texts, name=name, seed=seed, column=column, **fields)

@@ -8,7 +8,6 @@ from simcse_jax.data.corpus.shared_folder import Plan, enter
 
 
 def begin(folder: Path, encoder: Encoder, *sources: Path, block_rows: int = 8, keep_text: bool = True) -> Plan:
-    """Begins a folder of small blocks."""
     plan = make_plan([str(source) for source in sources], None, encoder.about(), block_rows, keep_text)
     return enter(folder, plan, "that of other embeddings")
 
@@ -18,7 +17,6 @@ def encoder_of(model: Path, **options) -> Encoder:
 
 
 def rows_in(folder: Path) -> list[dict]:
-    """The rows of all files, in the order of their numbers."""
     files = sorted(folder.glob("embeddings-*.parquet"))
     rows = [row for file in files for row in pyarrow.parquet.read_table(file).to_pylist()]
     return sorted(rows, key=lambda row: row["row"])

@@ -18,9 +18,7 @@ def clustered(rows: int, dimension: int = 12, seed: int = 0) -> np.ndarray:
     return (centres[generator.integers(0, 5, rows)] + 0.5 * generator.normal(size=(rows, dimension))).astype(np.float32)
 
 
-def write_parquet(
-    path: Path, embeddings: np.ndarray, first: int = 0, maker: ModelIdentity | None = MODEL, **columns: object
-) -> None:
+def write_parquet(path: Path, embeddings: np.ndarray, first: int = 0, maker=MODEL, **columns: object) -> None:
     """`columns` replace those that `encode` writes; None leaves one out."""
     import pyarrow
     import pyarrow.parquet

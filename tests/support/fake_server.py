@@ -98,9 +98,7 @@ class Started(NamedTuple):
 
 
 @contextlib.asynccontextmanager
-async def started(
-    encoder=None, search=None, key=None, names=None, wait=True, reranker=None, **limits
-) -> AsyncIterator[Started]:
+async def started(encoder=None, search=None, key=None, names=None, wait=True, reranker=None, **limits) -> AsyncIterator:
     """The whole application, asked without sockets; `wait` until it is ready."""
     encoder, limits, metrics = encoder or FakeEncoder(), Limits(**limits), Metrics()
     encoders = {None: encoder, "query": encoder}

@@ -39,7 +39,6 @@ def golden_texts() -> dict[Path, str]:
 
 
 def rows_of(config: config_dict.ConfigDict, argument: str) -> Iterator[str]:
-    """Those of a sweep."""
     base = flatten(config)
     for row, resolved in read_sweep(config, load_variants(argument)):
         changed = {name: value for name, value in flatten(resolved).items() if value != base[name]}
@@ -53,7 +52,6 @@ def line(item: tuple[str, object]) -> str:
 
 
 def read_golden() -> dict[Path, str]:
-    """The stored texts."""
     return {file.relative_to(GOLDEN): file.read_text(encoding="utf-8") for file in GOLDEN.rglob("*.txt")}
 
 

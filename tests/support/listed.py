@@ -1,13 +1,10 @@
 import json
 from pathlib import Path
-from typing import Any
 
 from simcse_jax.config.fields import default_config
 
 
-def write_run(
-    folder: Path, scores: dict[int, float], result: dict[str, Any] | None = None, examples: int = 640, **fields: Any
-) -> None:
+def write_run(folder: Path, scores: dict[int, float], result: dict | None = None, examples=640, **fields) -> None:
     """A run whose development scores are `scores`, by step; `fields` of its config have __ for a dot."""
     folder.mkdir(parents=True)
     config = default_config()

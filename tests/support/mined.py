@@ -32,7 +32,6 @@ def corpus_of(texts: list[str], model: Fixed, has_text: bool = True) -> Corpus:
 
 
 def mined(pairs: list[Pair], corpus: Corpus, choice: Choice, model: Fixed, judge: Fixed | None = None) -> list[dict]:
-    """The records of all pairs, in one block."""
     return Miner(model, corpus, Positives(iter(pairs)), choice, EncoderJudge(judge) if judge else None).mine(pairs)[0]
 
 

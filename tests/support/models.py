@@ -11,6 +11,7 @@ from simcse_jax.huggingface.weight_names import head_tensors
 from simcse_jax.models.config import EncoderConfig, Module
 from simcse_jax.models.language_model import fresh_head
 from simcse_jax.models.modules import PREFIX, shapes
+from support import assert_arrays
 
 
 def edit_json(path: Path, **changes: object) -> None:
@@ -43,14 +44,11 @@ def add_language_model(folder: Path, seed: int = 1) -> Path:
 
 
 def same(left: Pretrained, right: Pretrained) -> None:
-    """Asserts that two models have the same parameters, bit for bit."""
     assert set(left.params) == set(right.params)
-    for name, value in left.params.items():
-        np.testing.assert_array_equal(value, right.params[name], err_msg=name)
+    assert_arrays(right.params, left.params)
 
 
 def drawn_modules(modules: Sequence[Module]) -> dict[str, np.ndarray]:
-    """Random weights of modules, by the names of a model's parameters."""
     generator = np.random.default_rng(3)
     return {
         f"{PREFIX}{number}.{name}": generator.normal(0, 0.3, shape).astype(np.float32)

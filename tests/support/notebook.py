@@ -28,7 +28,6 @@ def execute(folder: Path) -> nbformat.NotebookNode:
 
 
 def streams(notebook: nbformat.NotebookNode) -> str:
-    """What its cells have printed to standard output."""
     outputs = [output for cell in notebook.cells if cell.cell_type == "code" for output in cell.outputs]
     return "".join(output.text for output in outputs if output.get("name") == "stdout")
 

@@ -31,7 +31,6 @@ def tensor(*arguments: Any) -> Call:
 
 
 def whole(value: Any) -> bytes:
-    """A pickle of protocol 2."""
     return b"\x80\x02" + parts(value) + b"."
 
 

@@ -7,7 +7,6 @@ from simcse_jax.evaluation.sts import Pairs
 
 
 def measured(seed: int) -> geometry.Geometry:
-    """The measures of random embeddings."""
     rows = np.random.default_rng(seed).normal(size=(40, 5)) + 0.5
     gold = np.linspace(0, 5, 20)
     return geometry.measure(
@@ -17,5 +16,4 @@ def measured(seed: int) -> geometry.Geometry:
 
 
 def texts(svg: bytes) -> list[str]:
-    """The texts of a picture."""
     return ["".join(node.itertext()) for node in ElementTree.fromstring(svg).iter("{http://www.w3.org/2000/svg}text")]

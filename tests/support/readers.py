@@ -49,5 +49,4 @@ JSONL_READERS = {name: READERS[name] for name in ("pyarrow", "datasets", "polars
 
 
 def rows_read(reader: str, folder: Path, kind: str = "parquet") -> list[dict]:
-    """The rows that it finds, in the order of their numbers."""
     return sorted(READERS[reader](folder, kind), key=lambda row: row["row"])

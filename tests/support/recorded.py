@@ -20,9 +20,7 @@ def twice(*marks: pytest.MarkDecorator) -> pytest.MarkDecorator:
     return pytest.mark.parametrize("live", [pytest.param(False, id="recorded"), live])
 
 
-def recorded(
-    name: str, compute: Callable[[], Mapping[str, np.ndarray]], *peers: str, live: bool = False
-) -> dict[str, np.ndarray]:
+def recorded(name: str, compute: Callable[[], Mapping[str, np.ndarray]], *peers: str, live: bool = False) -> dict:
     """The arrays that `compute` returns, which imports the packages `peers`, as read from `tests/recorded/NAME.npz`.
 
     `make record` calls `compute` and writes the file, with the peers' versions in the array "recorded_by";
