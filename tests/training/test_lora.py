@@ -29,7 +29,6 @@ def config_of(model, corpus, *more):
 
 
 def train(model, corpus, workdir):
-    """A run with LoRA, at a learning rate that changes the scores."""
     more = ["--config.train.max_steps=3", "--config.train.learning_rate=0.1"]
     succeeded(call("train", *train_args(model, corpus["txt"], corpus["dev"], workdir, *LORA, *more)))
 
@@ -58,9 +57,7 @@ def loss_and_gradient(tiny_bert, corpus, fields, devices=1, **changes):
 @pytest.mark.slow
 @pytest.mark.exact
 @pytest.mark.parametrize("fields", [LORA, FROZEN])
-def test_gradients_are_of_what_trains_and_the_same_in_chunks_by_layer_on_several_devices(
-    fields, tiny_bert, corpus, monkeypatch
-):
+def test_gradients_of_what_trains_are_the_same_in_chunks_by_layer_on_4_devices(fields, tiny_bert, corpus, monkeypatch):
     monkeypatch.setattr("simcse_jax.devices.mesh.SMALL", 512)
     (loss, gradient), trained = loss_and_gradient(tiny_bert, corpus, fields)
     assert gradient.keys() == trained and not {name for name in gradient if "embeddings" in name}
@@ -93,17 +90,12 @@ def test_an_export_is_merged_or_an_adapter_that_trains_further(run_with_lora, ti
     assert done.returncode == 0 and "PeftModel" in done.stdout, done.stderr
     model, merged = load_model(str(run_with_lora)), load(str(tmp_path / "merged"))
     assert_arrays(merged.params, model.params, atol=1e-6)
-
     more = ["--config.model.lora.rank=2", f"--config.model.lora.init_from={tmp_path / 'adapter'}"]
     again = tmp_path / "again"
     arguments = train_args(tiny_bert, corpus["txt"], corpus["dev"], again, *more)
     done = succeeded(call("train", *arguments, "--config.train.max_steps=0", "--config.train.epochs=0"))
     scores = [json.loads((folder / "result.json").read_text()) for folder in (run_with_lora, again)]
     assert scores[0]["dev"]["spearman"] == pytest.approx(scores[1]["dev"]["spearman"], abs=0.01)
-
-    licensed = call("export", "--workdir", run_with_lora, "--output", tmp_path / "x", "--adapter", "--license", "mit")
-    refused(licensed, "--license")
-
     run, scored = json.loads((again / "run.json").read_text()), load_model(str(again))
     assert_arrays(starting_params(as_path(str(again)), run), scored.params)
     run["sha256"]["model.lora.init_from"] = "0" * 64

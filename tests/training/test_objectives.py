@@ -9,7 +9,7 @@ from support.resuming import trained_and_resumed
 from support.run_configs import short_run
 
 from simcse_jax.config import default_config
-from simcse_jax.config.checks import ineffective, validate
+from simcse_jax.config.checks import validate
 from simcse_jax.config.flags import parse
 from simcse_jax.data.scores import Scores
 from simcse_jax.errors import UserError
@@ -26,9 +26,7 @@ from simcse_jax.training.run import train_and_evaluate
 
 
 @pytest.mark.slow
-def test_an_objective_s_own_parameters_are_trained_and_saved_and_the_model_is_the_anchors_encoder(
-    masked_bert, corpus, tmp_path, capsys
-):
+def test_objectives_parameters_train_and_are_saved_and_the_model_encodes_anchors(masked_bert, corpus, tmp_path, capsys):
     fields = {"objective__info_nce__weight": 0.0, "objective__off_dropout__weight": 1.0, "objective__mlm__weight": 0.1}
     fields |= {"objective__dimension_wise__weight": 0.1, "model__dual_encoder": True, "model__mlp": "always"}
     config = short_run(masked_bert, corpus["csv"], corpus["dev"], **fields)
@@ -37,7 +35,6 @@ def test_an_objective_s_own_parameters_are_trained_and_saved_and_the_model_is_th
     assert printed.count("no language-model head; objective.mlm starts with a fresh one") == 1
     guessed = json.loads((tmp_path / "run" / "result.json").read_text())["masked_token_accuracy"]
     assert 0 <= guessed <= 100 and f"{guessed:.2f}% guessed" in printed
-
     model, start = load_model(str(tmp_path / "run")), load(str(masked_bert))
     assert model.params.keys() == start.params.keys() | {"head.kernel", "head.bias"}
     checkpoints = Checkpoints(tmp_path / "run", read_only=True)
@@ -160,7 +157,6 @@ def test_rows_may_lack_a_soft_negative_and_sentences_are_their_own_positives(mas
     assert "some.csv: 48 rows of 2 to 3 sentences" in capsys.readouterr().out
     np.testing.assert_array_equal(found.present, [[True, True, row % 3 > 0] for row in range(48)])
     np.testing.assert_array_equal(found.input_ids[:, 0], found.input_ids[:, 1])
-
     blank = of_file("sncse", masked_bert, negated(tmp_path, "blank.csv", "negation"), corpus["dev"])
     assert inputs.read_inputs(blank).corpus.num_rows == 32  # a single column has one in every row
     assert "blank.csv: 32 triplets, 16 blank rows skipped" in capsys.readouterr().out
@@ -180,9 +176,7 @@ def test_data_without_soft_negatives_and_bounds_without_a_margin_are_refused(mas
 
 
 @pytest.mark.slow
-def test_diffcse_is_resumed_bit_for_bit_with_the_same_generator_alone_and_exported_without_it(
-    language_model, corpus, tmp_path
-):
+def test_diffcse_resumes_bit_for_bit_with_its_generator_and_is_exported_without_it(language_model, corpus, tmp_path):
     generator = shutil.copytree(language_model, tmp_path / "generator")
     chosen = f"--config.model.generator={generator}", "--config.train.learning_rate=1e-3"
     config = of_file("diffcse:simcse_plus_plus", language_model, corpus["txt"], corpus["dev"], *chosen)
@@ -190,13 +184,11 @@ def test_diffcse_is_resumed_bit_for_bit_with_the_same_generator_alone_and_export
     trained = {"encoder", "projector", "discriminator", "replaced_token_detection"}
     assert {name.partition(".")[0] for name in straight} == trained
     assert "model.generator" in json.loads((tmp_path / "run" / "run.json").read_text())["sha256"]
-
     model = load_model(f"{tmp_path / 'run'}@step=4")
     assert {name.partition(".")[0] for name in model.params} == {"encoder"} and model.language_model is None
     assert_arrays(straight, model.params)
     exporting.export(tmp_path / "run", tmp_path / "exported")
     assert load(str(tmp_path / "exported")).params.keys() == model.params.keys()
-
     again = tmp_path / "stopped"
     shutil.rmtree(again / "checkpoints" / "4")
     add_language_model(generator, seed=2)
@@ -228,16 +220,8 @@ def scored(**fields):
 
 
 def test_scores_are_read_as_the_objectives_need_them():
-    assert scores_of(default_config()) is None
-    assert scores_of(scored()) == Scores("objective.cosent")
+    assert scores_of(default_config()) is None and scores_of(scored()) == Scores("objective.cosent")
     assert scores_of(scored(data__score_range=("0", "5"))) == Scores("objective.cosent", (0.0, 5.0), True)
     unit = {"objective__cosine_mse__weight": 1.0}
     assert scores_of(scored(**unit)) == Scores("objective.cosine_mse", (0.0, 1.0))
     assert scores_of(scored(**unit, data__score_range=("1", "5"))).bounds == (1.0, 5.0)
-
-
-def test_fields_without_an_objective_of_scores_have_no_effect():
-    fields = {"data__score_range": ("0", "5"), "data__columns__score": "z"}
-    assert not [name for name in ineffective(scored(**fields)) if "score" in name]
-    unused = ineffective(scored(**fields, objective__cosent__weight=0.0, objective__info_nce__weight=1.0))
-    assert {"data.columns.score=z", "data.score_range=('0', '5')"} <= set(unused)
