@@ -36,9 +36,7 @@ def add(folder, file, monkeypatch, **change):
     history.main()
 
 
-def test_results_of_each_kind_have_their_figures_once_and_none_of_a_busy_machine_or_of_other_files(
-    tmp_path, monkeypatch, capsys
-):
+def test_results_of_each_kind_have_figures_once_and_none_of_busy_machines_or_other_files(tmp_path, monkeypatch, capsys):
     found = list(history.rows(CONTENT))
     assert [tuple(row[4:]) for row in found] == FIGURES
     about = (CONTENT["date"], CONTENT["commit"], "A Xeon, 2 cores", "train_step")

@@ -16,9 +16,8 @@ TABLES = [file for file in sorted(RESULTS.glob("*.csv")) if file.read_text(encod
 def test_a_page_is_what_its_numbers_give(file):
     assert file.with_suffix(".md").is_file()
     for kind, text in pages.pages(file).items():
-        assert file.with_suffix(f".{kind}").read_text(encoding="utf-8") == text, (
-            "python -m benchmarks.pages docs/background/results"
-        )
+        written = file.with_suffix(f".{kind}").read_text(encoding="utf-8")
+        assert written == text, "python -m benchmarks.pages docs/background/results"
 
 
 def test_another_number_changes_the_page_and_what_people_wrote_stays(tmp_path, monkeypatch):

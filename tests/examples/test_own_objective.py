@@ -54,7 +54,6 @@ def objective():
 @pytest.mark.exact
 def test_it_is_the_same_on_two_devices_in_chunks():
     graph, params, _ = random_model(num_layers=1)
-
     chosen, numbers = recipe(1, objectives=(Term(objective()),)), settings(objective=NUMBERS)
     expected = computed(compiled(graph, chosen), params, batch(1), numbers)
     found = computed(compiled(graph, chosen._replace(chunk_size=2), 2), params, batch(1), numbers)

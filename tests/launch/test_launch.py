@@ -154,9 +154,7 @@ def test_a_gpu_host_runs_again_after_a_preemption_and_after_some_crashes(codes, 
 
 def python_that_waits(folder: Path) -> Path:
     """Records its arguments under its process id. FAILS exits with 3 after all have started; others await SIGTERM."""
-    return write_program(
-        folder / "python-that-waits",
-        """
+    program = """
 for word; do case "$word" in --config.parallel.process_id=*) id="${word#*=}" ;; esac; done
 note="$RECORDS/${id:-0}"
 trap 'echo SIGTERM >>"$note"; if [ "${DEAF:-}" != "${id:-0}" ]; then exit 75; fi' TERM
@@ -168,8 +166,8 @@ if [ "${FAILS:-}" = "${id:-0}" ]; then
 fi
 if [ -n "${DONE:-}" ]; then exit 0; fi
 for _ in {1..200}; do sleep 0.1; done
-""",
-    )
+"""
+    return write_program(folder / "python-that-waits", program)
 
 
 def wait_for(*paths: Path) -> None:
@@ -295,9 +293,7 @@ def gcloud_that_pretends(programs: Path, plan: list[str]) -> None:
     """A TPU that exists from create to delete. The plan has the outcome of each run: an exit code, or `taken`."""
     (programs / "plan").write_text("".join(f"{outcome}\n" for outcome in plan))
     write_program(programs / "git", "")
-    write_program(
-        programs / "gcloud",
-        f"""
+    program = f"""
 cd "{programs}"
 case "$*" in
   *"queued-resources list"*)
@@ -312,8 +308,8 @@ case "$*" in
     exit "$outcome" ;;
   *ssh*) echo install >>calls ;;
 esac
-""",
-    )
+"""
+    write_program(programs / "gcloud", program)
 
 
 @pytest.mark.parametrize(

@@ -46,9 +46,7 @@ def same(found, expected):
     return all(np.array_equal(a, b) for a, b in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True))
 
 
-def test_the_two_latest_and_the_best_are_kept_and_read_back_and_a_kill_leaves_no_half_of_the_others(
-    saved, tmp_path, monkeypatch
-):
+def test_the_two_latest_and_the_best_are_kept_and_read_back_and_a_kill_leaves_no_others(saved, tmp_path, monkeypatch):
     assert steps(saved / "checkpoints") == [3, 6, 8]
     found, checkpoints = resume(saved)
     assert same(found, state(8)) and checkpoints.latest == 8 and checkpoints.best == 3

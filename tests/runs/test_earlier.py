@@ -57,7 +57,6 @@ def test_its_state_is_restored_bit_for_bit_and_its_next_gradient_is_the_same(dev
     moments = {jax.tree_util.keystr(path): leaf for path, leaf in jax.tree_util.tree_leaves_with_path(state.optimizer)}
     expected = named(arrays, "optimizer")
     assert moments.keys() == expected.keys() and all(np.array_equal(moments[name], expected[name]) for name in moments)
-
     (batches,) = setup.batches()
     programs = batches.sizes(60, devices)
     recipe = setup.recipe._replace(most_tokens=programs.tokens[programs.of(STOPPED)])

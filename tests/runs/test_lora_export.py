@@ -58,9 +58,7 @@ def saved(monkeypatch):
     return found
 
 
-def test_the_card_says_how_embeddings_are_made_and_a_head_of_masked_words_is_left_out_as_is_said(
-    saved, tmp_path, capsys
-):
+def test_the_card_says_how_embeddings_are_made_and_a_head_of_masked_words_is_left_out(saved, tmp_path, capsys):
     kept = {"prompts": {"query": "Instruct: \n", "document": ""}, "kept": {"normalize": True}}
     (tmp_path / "out").mkdir()
     adapter_writer(run_folder(tmp_path, kept))(tmp_path / "out")

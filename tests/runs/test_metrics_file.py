@@ -30,9 +30,7 @@ def steps(folder):
     return [json.loads(line)["step"] for line in (folder / "metrics.jsonl").read_text().splitlines()]
 
 
-def test_the_first_line_is_there_at_once_the_others_before_the_next_checkpoint_up_to_the_resumed_step(
-    tmp_path, monkeypatch
-):
+def test_the_first_line_is_there_at_once_others_before_the_next_checkpoint_up_to_a_resumed_step(tmp_path, monkeypatch):
     metrics = Metrics(tmp_path, None)
     for step in (1, 2):
         metrics.write(step, {"loss": 1.0})

@@ -81,7 +81,6 @@ def test_each_is_drawn_from_a_stream_of_its_own_and_the_model_s_own_parts_are_tr
     assert capsys.readouterr().out.split("\n")[:-1] == ["tiny: its own head is trained further"]
     for part, expected in (("", head), ("second.", head), ("language_model.", language_model)):
         assert_arrays(subset(params, part), expected)
-    # Without a head, the model's own is left out.
     assert not HEAD & initial_params(config_of(mlp="none"), own).keys()
     objective = {"replaced_token_detection": {"weight": 0.1}}
     config = config_of(objective, dual_encoder=True)

@@ -40,9 +40,7 @@ def config(trained, tiny_bert, corpus):
     return validate(parse(args)[0])
 
 
-def test_it_belongs_to_one_config_and_its_fields_contents_and_without_a_field_goes_on_as_it_began(
-    trained, config, tmp_path
-):
+def test_it_belongs_to_one_config_and_its_contents_and_without_a_field_goes_on_as_it_began(trained, config, tmp_path):
     workdir = Workdir(trained)
     prints = workdir.read_run()["sha256"]
     workdir.check_same_run(config, prints)

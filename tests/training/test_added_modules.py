@@ -55,7 +55,6 @@ def test_two_devices_and_chunks_compute_what_one_does():
 
 @pytest.fixture(scope="module")
 def gemma(tmp_path_factory):
-    """A tiny EmbeddingGemma: two dense modules after the mean of its tokens."""
     return write_layout(tmp_path_factory.mktemp("gemma") / "model", LAYOUTS["google/embeddinggemma-300m"])
 
 
@@ -79,11 +78,8 @@ def test_a_run_trains_them_resumes_and_is_scored_loaded_and_exported_with_them(g
     assert np.abs(model.encode(texts) - SimCSE(gemma).encode(texts)).max() > 1e-4
     card = (tmp_path / "exported" / "README.md").read_text()
     assert "then Dense to 48, Dense to 32" in card and "AutoModel" not in card
-
-    # What scored the run is what is loaded.
-    train_and_evaluate(
-        make_config(f"{tmp_path}/run@step=last", corpus, train__max_steps=0, train__epochs=0), str(tmp_path / "scored")
-    )
+    again = make_config(f"{tmp_path}/run@step=last", corpus, train__max_steps=0, train__epochs=0)
+    train_and_evaluate(again, str(tmp_path / "scored"))
     lines = [line for line in Workdir(tmp_path / "run").read_metrics() if line["step"] == 4]
     result = Workdir(tmp_path / "scored").read_result()
     (during,) = {value for line in lines for name, value in line.items() if name.startswith("eval/")}
@@ -91,12 +87,9 @@ def test_a_run_trains_them_resumes_and_is_scored_loaded_and_exported_with_them(g
     assert after == pytest.approx(during, abs=1e-4)
 
 
-def test_a_run_may_be_without_them(gemma, corpus, capsys):
+def test_a_run_may_be_without_them_they_belong_to_their_pooler_and_train_beside_lora(gemma, corpus, capsys):
     assert read_inputs(make_config(gemma, corpus, model__keep_modules=False)).model.config.modules == ()
     assert "training uses the encoder only; dropped: the modules Dense to 48, Dense to 32\n" in capsys.readouterr().out
-
-
-def test_they_belong_to_their_pooler_and_train_beside_lora(gemma, corpus):
     tuned = of_model(load(str(gemma)), Data(100, 2, "", "", [], ("question", "answer")))
     assert (tuned["model.pooler"], tuned["model.mlp"]) == ("avg", "none")
     assert read_inputs(make_config(gemma, corpus, model__pooler="max")).model.config.modules == ()
@@ -162,7 +155,6 @@ def test_a_model_is_loaded_exported_and_trained_further_with_its_convolutions(ti
     card = (tmp_path / "exported" / "README.md").read_text()
     assert "16 numbers a sentence" in card and "pooler `avg` of convolutions of 1, 3 tokens" in card
     assert "encode(sentences, batch_size=1)" in card and "AutoModel" not in card
-
     nothing = {"train__max_steps": 0, "train__epochs": 0}
     train_and_evaluate(with_convolutions(tmp_path / "exported", corpus, **nothing), str(tmp_path / "scored"))
     np.testing.assert_array_equal(SimCSE(tmp_path / "scored").encode(sentences), ours.encode(sentences))

@@ -60,7 +60,6 @@ def their_step(params, frozen, data, masked, drawn):
     for name, value in parameters.subset(frozen, "language_model.").items():
         weights[BERT_HEAD[name]] = torch.tensor(np.array(value.T if name.endswith("kernel") else value))
     assert not generator.load_state_dict(weights, strict=False).unexpected_keys
-
     ids, mask = (torch.tensor(np.repeat(data[name][:, 0][None], 2, axis=0)) for name in ("input_ids", "attention_mask"))
     ids, mask = ids.reshape(2 * BATCH, -1).long(), mask.reshape(2 * BATCH, -1)
     h = projector(encoder(ids, mask).last_hidden_state[:, 0])

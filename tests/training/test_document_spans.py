@@ -55,10 +55,8 @@ def test_one_pass_makes_the_anchors_and_guesses_their_masked_tokens():
             return dropout_keys(3, 0, jnp.arange(BATCH), [number])[0]
 
         ids, mask = data["input_ids"], data["attention_mask"]
-        vocabulary = params[parameters.WORD_EMBEDDING]
-        shown, selected = mask_tokens(
-            key(MASKING), ids[:, 0], mask[:, 0], vocab_size=len(vocabulary), **MASKED._asdict()
-        )
+        table = params[parameters.WORD_EMBEDDING]
+        shown, selected = mask_tokens(key(MASKING), ids[:, 0], mask[:, 0], vocab_size=len(table), **MASKED._asdict())
         hidden = encoder(shown, mask[:, 0], dropout_keys=key(0))[-1]
         numbers = ((1, 1), (2, 1 + SPREAD))  # of each positive's masks
         positives = [
@@ -71,7 +69,7 @@ def test_one_pass_makes_the_anchors_and_guesses_their_masked_tokens():
         partner = jnp.roll(jnp.arange(2 * BATCH), BATCH)
         contrast = -jnp.mean(jax.nn.log_softmax(scores)[jnp.arange(2 * BATCH), partner])
         head = parameters.subset(params, parameters.LANGUAGE_MODEL)
-        words = logits(hidden, head, vocabulary, config)
+        words = logits(hidden, head, table, config)
         guesses = jnp.take_along_axis(jax.nn.log_softmax(words), ids[:, 0, :, None], axis=2)[:, :, 0]
         return contrast - jnp.sum(jnp.where(selected, guesses, 0.0)) / jnp.sum(selected)
 

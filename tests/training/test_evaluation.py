@@ -149,7 +149,6 @@ def test_a_run_may_be_chosen_by_sickr_and_by_another_pooler_than_it_is_scored_wi
     best = max((1, 2), key=lambda step: (scored[step], step))
     assert set(scored) == {0, 1, 2} and f"best checkpoint: step {best}\n" in done.stdout
     result = json.loads((tmp_path / "run" / "result.json").read_text())
-
     model = SimCSE(str(tmp_path / "run"))
     assert (model.pooler, model.use_head) == ("avg_top2", False)
     sick, _ = sts.read(str(folder), ["SICKRelatedness"], "dev")
@@ -205,7 +204,7 @@ def test_retrieval_may_choose_the_checkpoint(tiny_bert, corpus, tmp_path):
     refused(call("train", *args), "the contents of eval.retrieval.data=", "have changed since")
 
 
-def test_retrieval_is_scored_at_the_end_and_needs_no_other_data(encode, corpus, tmp_path):
+def test_retrieval_is_scored_at_the_end_needs_no_other_data_and_is_judged_alike_everywhere(encode, corpus, tmp_path):
     folders = [write_beir(tmp_path / name) for name in ("one", "two")]
     both = (*CHOSEN, f"retrieval.data={folders[0]},{folders[1]}")
     prompts = {"query": "the man ", "document": "a dog "}
@@ -221,13 +220,8 @@ def test_retrieval_is_scored_at_the_end_and_needs_no_other_data(encode, corpus, 
     assert result["retrieval_average"]["mrr@5"] == pytest.approx(100 * np.mean(values), abs=1e-3)
     alone = read_evaluation(config_of("", *both))
     assert alone.development.name == "eval/retrieval_mrr@5" and len(alone.final) == 1 and alone.has_tests
-
-
-def test_all_processes_must_have_the_same_judgements_at_the_end(corpus, tmp_path):
-    folder = write_beir(tmp_path / "one")
-    config = config_of(corpus["dev"], f"retrieval.data={folder}")
-    before = read_evaluation(config)
-    file = folder / "qrels" / "test.tsv"
+    config = config_of(corpus["dev"], f"retrieval.data={folders[0]}")
+    before, file = read_evaluation(config), folders[0] / "qrels" / "test.tsv"
     file.write_text(file.read_text().replace("q0\td0\t2", "q0\td0\t1"))
     after = read_evaluation(config)
     assert before.final_fingerprint != after.final_fingerprint and before.fingerprints == after.fingerprints
@@ -259,7 +253,6 @@ def test_a_run_is_scored_at_each_size_and_its_export_says_its_own(tiny_bert, cor
     whole, short = (found[size][task]["spearman"] for size in ("32", "8"))
     assert whole == pytest.approx(result[task]["spearman"], abs=1e-3) and short != whole
     assert short == pytest.approx(result["truncated"]["8"][task]["spearman"], abs=1e-3)
-
     export(workdir, tmp_path / "model", truncate_dim=8)
     sentences, ours = ["a cat sat", "the small dog"], SimCSE(tmp_path / "model")
     assert ours.dimension == 8
@@ -285,9 +278,7 @@ def test_sizes_of_embeddings_that_do_not_fit_are_refused(trained, tiny_bert, cor
 
 
 @pytest.mark.slow
-def test_a_run_is_measured_at_the_start_every_nth_step_and_the_end_and_is_the_same(
-    trained, tiny_bert, corpus, tmp_path
-):
+def test_a_run_is_measured_at_the_start_each_nth_step_and_the_end_and_is_the_same(trained, tiny_bert, corpus, tmp_path):
     args = train_args(tiny_bert, corpus["csv"], corpus["dev"], tmp_path / "run", "--config.model.mlp=always")
     done = run("train", *args, "--config.analysis.every=3")  # as `trained` was: another process, another rounding
     assert done.returncode == 0, done.stderr
@@ -353,7 +344,6 @@ def test_the_sentences_that_are_measured(tmp_path, capsys):
     sample = read_analysis(measuring(analysis__sentences=12), rated())
     assert len(sample.sentences) == 12 and sample.sentences[-1] == sentences(40, 1)[-1]
     assert len(sample.positives) == 6 and sample.positives[-1][1] == sentences(40, 2)[-1]
-
     file = tmp_path / "own.txt"
     file.write_text("\n".join([*sentences(11), "", *sentences(3)]) + "\n")
     sample = read_analysis(measuring(analysis__data=str(file)), None)
@@ -373,10 +363,8 @@ def test_the_papers_data_are_the_first_sentences_of_the_test_pairs(senteval):
     assert [len(each.sentences) for each in (sample, whole, once)] == [1359, 1379, 1256]
     assert whole.sentences == read_data(str(senteval)).sentences and set(once.sentences) == set(whole.sentences)
     assert len(whole.positives) == 231  # of the test pairs, too
-    named = read_analysis(
-        measuring(analysis__data=str(senteval), analysis__split="test", analysis__sentences=1379), None
-    )
-    assert named == once
+    own = read_analysis(measuring(analysis__data=str(senteval), analysis__split="test", analysis__sentences=1379), None)
+    assert own == once
 
 
 def test_data_that_cannot_be_measured_on(tmp_path):

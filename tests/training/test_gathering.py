@@ -27,8 +27,7 @@ def test_rows_are_exchanged_of_word_embeddings_that_are_large_enough(tokens, tab
     graph, params, _ = random_model(num_layers=1, dtype=jnp.bfloat16)
     made, _ = make_gathering(graph, params, {}, data_mesh(jax.devices()[:2]), tokens)
     assert made.tables == tables and not made.late
-    assert made.way.keys() == params.keys() - set(tables)
-    assert made.split[WORDS] == P(AXIS)
+    assert made.way.keys() == params.keys() - set(tables) and made.split[WORDS] == P(AXIS)
     assert (made.sent[WORDS], made.sent[KERNEL]) == (jnp.float32, jnp.bfloat16)
     assert type_of_products(graph, params) == jnp.bfloat16
 
@@ -124,8 +123,7 @@ def test_a_layer_is_gathered_where_it_computes_forward_and_backward(in_small):
         # Some are dead code: what objectives could read.
         return sorted(inside for inside in all_of_them if inside or not by_layer)
 
-    assert found(False) == [(), ()]
-    assert found(True) == [("scan",), ("scan", "remat2")]
+    assert found(False) == [(), ()] and found(True) == [("scan",), ("scan", "remat2")]
     assert found(True, "cls") == [*[("cond",)] * 2, *[("cond", "remat2")] * 2]
 
 

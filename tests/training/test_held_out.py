@@ -28,6 +28,9 @@ def test_pairs_are_found_among_the_texts_of_all_rows():
     (chosen_by,) = evaluation.development.tasks.values()
     assert evaluation.development.name == "eval/held_out_ndcg@10" and len(chosen_by.first) == 20
     assert not {*collection.first} & {*chosen_by.first}
+    # Rows may share hard negatives, also with other rows' answers.
+    examples, evaluation = held_out((ANCHORS, POSITIVES, [POSITIVES[0]] * 50 + POSITIVES[:50]))
+    assert len(examples) == 60 and len(evaluation.final[0].tasks["held_out"].first) == 20
 
 
 def test_an_anchor_in_several_rows_is_one_query():
@@ -39,10 +42,7 @@ def test_an_anchor_in_several_rows_is_one_query():
 
 
 def test_a_query_s_own_text_is_an_answer_only_if_it_is_judged():
-    """Pairs in both directions: a model that knows that both mean the same ranks the other one first.
-
-    And a pair of equal texts, as of a title that is the whole text.
-    """
+    """Pairs in both directions, of which a model ranks the other one first; and equal texts, as of a title."""
     identity = np.eye(100, dtype=np.float32)
     for columns, count in ((([*ANCHORS, *POSITIVES], [*POSITIVES, *ANCHORS]), 80), ((POSITIVES, POSITIVES), 40)):
         examples, evaluation = held_out(columns, count=count)
@@ -65,11 +65,6 @@ def test_pairs_with_scores_are_correlated():
     (pairs,) = evaluation.final[0].tasks.values()
     assert [float(first.split()[1]) for first in pairs.first] == pairs.gold.tolist() and len(pairs.gold) == 20
     assert evaluation.development.name == "eval/held_out"
-
-
-def test_rows_may_share_hard_negatives_also_with_other_rows_answers():
-    examples, evaluation = held_out((ANCHORS, POSITIVES, [POSITIVES[0]] * 50 + POSITIVES[:50]))
-    assert len(examples) == 60 and len(evaluation.final[0].tasks["held_out"].first) == 20
 
 
 def test_rows_that_can_judge_nothing_are_refused():

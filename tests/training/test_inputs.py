@@ -28,7 +28,9 @@ def test_what_is_wrong_is_refused_before_there_is_a_workdir(tiny_bert, corpus, t
     refused(call("train", *train_args(tiny_bert, corpus["txt"], corpus["dev"], tmp_path / "file")), "is a file")
 
 
-def test_a_config_that_does_not_fit_names_the_field(tiny_bert, corpus):
+def test_a_config_that_does_not_fit_names_the_field(tiny_bert, corpus, tmp_path):
+    mixed = f"data.train={corpus['csv']},{corpus['txt']}"
+    decoder = f"model.init_from={write_model(tmp_path / 'decoder', 'qwen3')}"
     for fields, named in (
         (["parallel.parts=2"], "parallel.parts=2: must divide 1"),
         (["parallel.devices=9"], "parallel.devices=9: there are 8"),
@@ -45,22 +47,12 @@ def test_a_config_that_does_not_fit_names_the_field(tiny_bert, corpus):
         (["views.positive_template=[X] [MASK]"], "views.positive_template=.*has no template"),
         (["model.mlp=always", "train.max_steps=0", "train.epochs=0"], "model.mlp=always: nothing is trained"),
         (["data.train=a.txt,none.txt"], "a.txt: no such file"),
+        ([mixed, "data.mixed=True", "model.dropout=0"], "both views of a sentence would be the same"),
+        ([decoder, "objective.mlm.weight=0.1"], "of the type qwen3 guesses no masked words"),
+        ([decoder, "views.positive_change=shuffled", "model.pooler=last"], "config.views.positive_change=shuffled"),
     ):
         with pytest.raises(UserError, match=named):
             read(tiny_bert, corpus["txt"], corpus["dev"], *fields)
-
-
-def test_a_decoder_that_cannot_train_so_is_refused(corpus, tmp_path):
-    folder = write_model(tmp_path / "decoder", "qwen3")
-    mixed = f"data.train={corpus['csv']},{corpus['txt']}"
-    with pytest.raises(UserError, match="both views of a sentence would be the same"):
-        read(folder, corpus["csv"], corpus["dev"], mixed, "data.mixed=True", "model.dropout=0")
-    for fields, named in (
-        (["objective.mlm.weight=0.1"], "of the type qwen3 guesses no masked words"),
-        (["views.positive_change=shuffled", "model.pooler=last"], "config.views.positive_change=shuffled"),
-    ):
-        with pytest.raises(UserError, match=named):
-            read(folder, corpus["txt"], corpus["dev"], *fields)
 
 
 def test_each_source_of_a_list_is_an_input_that_no_output_may_replace():

@@ -186,7 +186,7 @@ class Lines:
         pass
 
 
-def trained(names=("",), scores=None, patience=0, checkpoints=None, **parts):
+def trained(names=("",), scores=None, patience=0, checkpoints=None, best=(), **parts):
     """Runs in the loop, whose models are their parameters; `scores` are called with them."""
 
     class Model:
@@ -199,23 +199,18 @@ def trained(names=("",), scores=None, patience=0, checkpoints=None, **parts):
             return np.ones((len(sentences), 2))
 
     together = len(names) > 1
+    embed, schedule = SimpleNamespace(with_params=Model), SimpleNamespace(total=99)
     setup = SimpleNamespace(
-        together=together,
-        embed=SimpleNamespace(with_params=Model),
-        judge=SimpleNamespace(with_params=Model),
-        schedule=SimpleNamespace(total=99),
+        **{"together": together, "embed": embed, "judge": embed, "schedule": schedule, "towers": range(1)},
         of_run=lambda params, row: {name: value[row] for name, value in params.items()} if together else params,
         model=lambda params, tower: params,
-        towers=range(1),
         read=lambda batches, step: parts.get("batch", step),
         measuring=[lambda model: {"analysis": {"x": 1.0}}],
         scoring=[lambda model: model([""]) is not None and {"eval/x": scores(model.embedder.params)}] if scores else [],
     )
     runs = [Run(None, None, Patience(patience), name, metrics=Lines()) for name in names]
     checkpoints = checkpoints or SimpleNamespace(latest=4, close=list, save=lambda *_: None)
-    return Training(
-        setup, runs, [parts.get("batches")], parts.get("updates"), {}, checkpoints, best=parts.get("best", {})
-    )
+    return Training(setup, runs, [parts.get("batches")], parts.get("updates"), {}, checkpoints, best=dict(best))
 
 
 def done(number, *losses):
@@ -234,10 +229,8 @@ def test_of_several_runs_one_that_went_wrong_is_given_up_and_the_others_continue
     training = trained(("a", "b"), scores=lambda params: 1.0, best={"x": jnp.zeros(2)})
     training.pending = [*done(5, 1, np.nan), *done(6, 2, np.nan)]
     training.log(6)
-    assert [run.metrics.lines for run in training.runs] == [
-        [{"step": 6, **dict.fromkeys(METRICS, 1.0), "loss": 2.0}],
-        [],
-    ]
+    logged = [{"step": 6, **dict.fromkeys(METRICS, 1.0), "loss": 2.0}]
+    assert [run.metrics.lines for run in training.runs] == [logged, []]
     assert training.runs[1].problem == "step 5: the loss is nan, the gradient's norm 1.0" and not training.ended
     params = {"x": jnp.array([np.inf, 1.0])}
     training.look(7, SimpleNamespace(params=params), Due(False, False, True, False))
@@ -277,9 +270,7 @@ def test_the_step_at_which_patience_ends_a_run_is_logged_and_measured():
 
 def test_of_several_runs_one_whose_patience_is_over_ends_with_what_it_has_and_the_others_continue(capsys):
     scores = {"a": [3.0, 1.0, 9.0, 9.0], "b": [1.0, 2.0, 3.0, 2.0]}
-    training = trained(
-        "ab", lambda params: scores["ab"[int(params["x"]) % 2]][number - 1], 1, best={"x": jnp.arange(2.0)}
-    )
+    training = trained("ab", lambda own: scores["ab"[int(own["x"]) % 2]][number - 1], 1, best={"x": jnp.arange(2.0)})
     one, other = training.runs
     ends = []
     for number in range(1, 5):

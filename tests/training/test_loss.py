@@ -25,6 +25,8 @@ BOTH = (term("info_nce", (("similarity", "cosine"), ("symmetric", True), ("negat
 CHANGES = ("anchor_change", "cutoff"), ("positive_change", "shuffled")
 CONSERT = {"positive": "off", "objectives": BOTH, "changed": CHANGES}  # no masks, and yet keys
 RATES = {"changed": (("positive_rate", True), *CHANGES)}
+OTHER_ENCODERS = [(kind, jnp.float32) for kind in ("mpnet", "albert")]
+OTHER_ENCODERS += [(kind, jnp.bfloat16) for kind in ("electra", "qwen3")]
 IN_FLOAT32 = {"exp", "log", "rsqrt", "erf", "tanh", "reduce_sum", "div", "psum_invariant", "reduce_scatter"}
 
 
@@ -136,7 +138,6 @@ def test_changes_and_rates_are_the_same_on_two_devices_in_chunks_and_without_pad
 
 
 def test_a_change_is_drawn_for_its_row_and_member_and_the_rate_is_the_positive_s():
-    """Written down with the encoder alone."""
     graph, params, config = random_model(num_layers=1)
     data, numbers = batch(1), settings()
     keys = dropout_keys(3, 0, jnp.arange(BATCH), [0, 1, CHANGE, CHANGE + 1])
@@ -155,16 +156,10 @@ def test_a_change_is_drawn_for_its_row_and_member_and_the_rate_is_the_positive_s
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("model_type", "dtype"),
-    [(kind, jnp.float32) for kind in ("mpnet", "albert")] + [(kind, jnp.bfloat16) for kind in ("electra", "qwen3")],
-)
+@pytest.mark.parametrize("model_type, dtype", OTHER_ENCODERS)
 def test_other_encoders_gradients_are_the_same_on_several_devices_and_in_chunks(model_type, dtype):
-    """All layers, rows and views share MPNet's table of relative positions, and ALBERT's layers their weights.
-
-    In bfloat16 a sum in another order may round a factor to its neighbour.
-    """
-    tolerance = 1e-5 if dtype == jnp.float32 else 1e-2
+    """All layers, rows and views share MPNet's table of relative positions, and ALBERT's layers their weights."""
+    tolerance = 1e-5 if dtype == jnp.float32 else 1e-2  # a sum in another order may round a factor to its neighbour
     expected = gradient(1, 2, model_type=model_type, dtype=dtype)
     used = {"mpnet": "relative_bias", "electra": "embeddings.projection.kernel"}
     if model_type in used:
@@ -204,7 +199,6 @@ def other_terms(columns, positive, negative, two_towers, numbers, **more):
 
 
 def with_own_parameters(two_towers=False):
-    """A graph and parameters, also those of masked words and of classes."""
     graph, params, config = random_model(num_layers=1)
     objective = {"mlm": {"weight": 1.0}, "softmax_nli": {"weight": 1.0}}
     shapes = split_shapes(config, {"model": {"mlp": "train", "dual_encoder": two_towers}, "objective": objective})[0]
@@ -313,10 +307,7 @@ def test_kernels_are_rounded_once_before_loops_and_gathered_in_the_type_of_produ
 
 @pytest.mark.parametrize("columns", [pytest.param(1, marks=pytest.mark.slow), 3])
 def test_on_two_devices_and_in_chunks_loss_and_gradient_are_the_objective_s_of_the_views(columns, monkeypatch):
-    """Written down without devices: so the gradient through the gathered columns is there, once.
-
-    And of one device with the whole batch at a time.
-    """
+    """Written down without devices: so the gradient through the gathered columns is there, once."""
     graph, params, _ = random_model(num_layers=1)
     data, views = batch(columns), (0, 0) if columns == 1 else range(columns)
     keys = dropout_keys(3, 0, jnp.arange(BATCH), range(len(views)))

@@ -87,9 +87,7 @@ def test_several_updates_are_those_of_pytorch_and_transformers(number, decay, li
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("number", "name", "fields"), [(0, "AdamW", {"weight_decay": 0.1}), (2, "RMSprop", {"alpha": 0.9})]
-)
+@pytest.mark.parametrize("number, name, fields", [(0, "AdamW", {"weight_decay": 0.1}), (2, "RMSprop", {"alpha": 0.9})])
 def test_the_references_are_pytorch_s(number, name, fields):
     torch, random = pytest.importorskip("torch"), np.random.default_rng(0)
     ours, state, parameter = np.ones(7), {}, torch.nn.Parameter(torch.ones(7, dtype=torch.float64))

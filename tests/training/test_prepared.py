@@ -51,9 +51,7 @@ def close(found, expected):
         np.testing.assert_allclose(list(one.values()), list(other.values()), rtol=1e-5, atol=1e-5)
 
 
-def test_a_run_s_batches_are_those_of_the_same_rows_in_memory_in_the_same_order(
-    config_of, prepared, tiny_bert, corpus, monkeypatch, capsys
-):
+def test_batches_are_those_of_the_same_rows_in_memory(config_of, prepared, tiny_bert, corpus, monkeypatch, capsys):
     found = read(config_of())
     assert f"{prepared}: 40 triplets, prepared\n" in capsys.readouterr().out and found.num_rows == 40
     assert found.fingerprint == json.loads((prepared / "corpus.json").read_text())["sha256"]
@@ -102,9 +100,7 @@ def test_what_does_not_fit_the_corpus_is_refused(config_of, prepared, corpus, tm
             read(config_of(*names, **fields))
 
 
-def test_texts_that_were_not_kept_and_rows_that_lack_columns_cannot_be_compared(
-    config_of, tiny_bert, corpus, tmp_path, capsys
-):
+def test_texts_not_kept_and_rows_that_lack_columns_cannot_be_compared(config_of, tiny_bert, corpus, tmp_path, capsys):
     prepare(tmp_path / "tokens", tiny_bert, corpus["csv"])
     for name, value in (("equal_texts", "left_out"), ("no_duplicates", True)):
         with pytest.raises(UserError, match=f"config.data.{name}.*--keep-text"):
@@ -114,7 +110,6 @@ def test_texts_that_were_not_kept_and_rows_that_lack_columns_cannot_be_compared(
     assert "--keep-text" not in capsys.readouterr().out
     found = read(config_of(data__no_duplicates=True))  # of a corpus with its text
     assert found.texts and len(found.apart) == 40
-    # Rows that lack columns are refused where they would count.
     prepare(tmp_path / "mixed", tiny_bert, f"{corpus['txt']},{corpus['csv']}", mixed=True)
     prepare(tmp_path / "alike", tiny_bert, corpus["csv"], mixed=True)
     mixed = config_of(tmp_path / "mixed", **PROJECTED)
@@ -157,7 +152,6 @@ def test_copies_have_the_texts_that_are_compared(config_of, tiny_bert, corpus, t
     folders, wanted = {"lines": corpus["txt"], "triplets": corpus["csv"]}, []
     for name, data in folders.items():
         prepare(tmp_path / name, tiny_bert, data, keep_text=True)
-
     monkeypatch.setattr(training.prepared, "is_remote", lambda folder: True)
     noted = lambda folder, cache, is_first, texts: wanted.append(texts) or Path(folder)  # noqa: E731
     monkeypatch.setattr(training.prepared, "local_copy", noted)

@@ -22,7 +22,6 @@ def test_the_third_to_the_seventh_step_are_traced_or_fewer_and_none_without_a_fo
         count = expected.index("stop") - expected.index("start") - 1
         assert line.startswith(f"{tmp_path}: a trace of {count} step") and "xprof" in line and "perfetto" in line
         record.clear()
-    # A run that ends within its trace has that much.
     with pytest.raises(RuntimeError), traced(lambda step: record.append(step), tmp_path, 9) as update:
         for step in range(1, 5):
             update(step)

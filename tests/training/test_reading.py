@@ -28,8 +28,6 @@ ONE_SOURCE = {"data__batching": "one_source"}
 
 @pytest.fixture(scope="module")
 def pairs(shared):
-    """Thirty pairs: short queries and long passages."""
-
     def write(path):
         rows = zip(sentences(30, 5), sentences(30, 6), sentences(30, 7), strict=True)
         path.write_text("sent0,sent1\n" + "".join(f"{a},{b} {c} {b}\n" for a, b, c in rows))
@@ -77,9 +75,7 @@ def test_a_run_says_how_many_sentences_are_cut(config, model, capsys):
         ({"data__subsample": 40, "data__mixed": True}, {"data__lengths__anchor": 16}),  # which cut nothing
     ],
 )
-def test_a_run_resumes_bit_for_bit_and_devices_chunks_and_padding_change_nothing(
-    fields, others, config, tmp_path, capsys
-):
+def test_a_run_resumes_bit_for_bit_and_devices_chunks_padding_change_nothing(fields, others, config, tmp_path, capsys):
     made = changed(config, **fields)
     trained_and_resumed(made, tmp_path)
     printed = capsys.readouterr().out
@@ -128,7 +124,6 @@ def test_equal_texts_are_told_where_rows_have_two_or_more_and_kept_apart_in_each
         assert all(part.texts.shape == part.input_ids.shape[:2] for part in parts if part.texts is not None)
     texts = read(changed(config, data__train=both, data__mixed=True), model).texts
     np.testing.assert_array_equal(texts[:40, 0], texts[:40, 1])  # a sentence alone is its own positive
-    # Texts that are kept apart are those of each part.
     for sources in ({"data__mixed": True}, {"data__batching": "one_source"}):
         made = changed(config, data__train=f"{corpus['txt']},{pairs}", **sources)
         found = read(changed(made, data__no_duplicates=True, data__equal_texts="negatives"), model)
@@ -195,7 +190,6 @@ def test_what_does_not_fit_the_sources_is_refused(config, corpus, pairs, model, 
     own = dataclasses.replace(model, template="the cat [X] sat")  # which has a template already
     with pytest.raises(UserError, match=r"config\.views\.positive_change='repeated': .*tiny-bert"):
         read(changed(config, **REPEATED), own)
-    # Next to what is refused stands what is taken.
     both = changed(config, data__train=f"{corpus['txt']},{pairs}", data__mixed=True)
     read(changed(both, data__prompts__positive="cat ", data__lengths__positive=16), model)
     one_source = changed(config, **ONE_SOURCE)  # no row stands in for a missing one

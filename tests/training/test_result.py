@@ -60,13 +60,9 @@ def test_of_several_runs_one_that_diverged_before_a_kill_or_cannot_be_scored_is_
         return {"dev": 1.0}
 
     monkeypatch.setattr("simcse_jax.training.result.report", report)
-    setup = SimpleNamespace(
-        together=True,
-        inputs=None,
-        of_run=lambda params, row: {name: value[row] for name, value in params.items()},
-        embed=SimpleNamespace(with_params=lambda params: params),
-        model=lambda params, tower: params,
-    )
+    setup = SimpleNamespace(together=True, inputs=None, model=lambda params, tower: params)
+    setup.of_run = lambda params, row: {name: value[row] for name, value in params.items()}
+    setup.embed = SimpleNamespace(with_params=lambda params: params)
     results = []
     metrics = SimpleNamespace(lines=[], finish=results.append)
     runs = [Run(None, None, Patience(1), name, metrics=metrics) for name in "abcd"]

@@ -4,11 +4,9 @@ from simcse_jax.training.scoring import choose
 
 
 def setup(*scores):
-    found = dict(enumerate(scores))
+    found, embed = dict(enumerate(scores)), SimpleNamespace(with_params=lambda params: params)
     return SimpleNamespace(
-        embed=SimpleNamespace(with_params=lambda params: params),
-        judge=SimpleNamespace(with_params=lambda params: params),
-        model=lambda params, tower: tower,
+        **{"embed": embed, "judge": embed, "model": lambda params, tower: tower},
         towers=range(len(scores)),
         scoring=[lambda model: {"eval/dev": found[model.embedder], "eval/other": -found[model.embedder]}],
     )

@@ -113,7 +113,6 @@ def test_the_step_is_compiled_for_everything_but_numbers():
     rates = [make_recipe(config_of(views__positive_dropout=rate, views__cutoff=rate), 1) for rate in (0.0, 0.5)]
     assert rates[0] == rates[1]
     assert make_recipe(config_of(), 3) != first  # another number of columns
-    # The objectives that the projector names see projected embeddings.
     fields = {"objective__barlow_twins__weight": 0.1, "objective__self_contrastive__weight": 1.0}
     fields |= {"projector__objectives": ("barlow_twins",)}
     for widths, expected in (("4096,D", {"barlow_twins"}), ("", set())):

@@ -154,9 +154,7 @@ def test_patience_ends_several_processes_at_the_step_of_one(arguments, tmp_path)
 
 
 @pytest.mark.slow
-def test_an_evaluation_of_many_batches_and_one_of_retrieval_end_with_the_scores_of_one_process(
-    arguments, layouts, corpus, tmp_path
-):
+def test_evaluations_of_many_batches_and_retrieval_have_the_scores_of_one_process(arguments, layouts, corpus, tmp_path):
     """Programs with exchanges between devices, dispatched side by side, would wait for each other on CPUs."""
     rows = (corpus["txt"].read_text() + corpus["dev"].read_text()).replace("\t", " ").splitlines()
     pairs = [f"{a} {i}\t{b} {i}\t{i % 6}" for i in range(40) for a, b in itertools.pairwise(rows)]

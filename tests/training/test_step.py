@@ -82,8 +82,7 @@ def test_updates_fall_linearly_learn_and_compile_once():
         metrics.append({name: float(value) for name, value in values.items()})
     rates = [line["learning_rate"] for line in metrics]
     np.testing.assert_allclose(rates, 1e-3 * (1 - np.arange(20) / 20), rtol=1e-5)
-    assert metrics[-1]["loss"] < 0.5 * metrics[0]["loss"]
-    assert int(state.step) == 20
+    assert metrics[-1]["loss"] < 0.5 * metrics[0]["loss"] and int(state.step) == 20
     # Another temperature, dropout rate, learning rate, seed: the same program.
     update(state, data, settings(learning_rate=3e-5, dropout=0.2) | {"seed": jnp.uint32(9)})
     assert update._cache_size() == 1
@@ -101,9 +100,8 @@ def test_steps_of_two_runs_at_once_are_the_same_on_two_devices_and_on_a_torus(wo
         mesh = data_mesh(jax.devices()[:devices])
         state = init_state(params, settings())
         state, data, chosen = jax.tree.map(lambda x: jnp.stack([x, x]), (state, batch(1), settings()))
-        state, values = make_step(graph, recipe(1), mesh, together=True)(
-            state._replace(step=jnp.int32(0)), data, chosen | {"learning_rate": rates}
-        )
+        both = make_step(graph, recipe(1), mesh, together=True)
+        state, values = both(state._replace(step=jnp.int32(0)), data, chosen | {"learning_rate": rates})
         return np.asarray(values["loss"]), {name: np.asarray(value) for name, value in state.params.items()}
 
     losses, trained = step(1)

@@ -100,11 +100,8 @@ def test_losses_and_parameters_of_real_weights_and_triplets_follow_pytorch(minil
     model = load(minilm, 3)
     examples = read_examples(str(ROOT / "examples" / "everyday" / "triplets.csv"))
     corpus, shape = tokenize(examples, Tokenizer(model.folder, model.config), LENGTH), (STEPS, BATCH, 3, LENGTH)
-    batches = [
-        part[: STEPS * BATCH].reshape(shape).astype(np.int32) for part in (corpus.input_ids, corpus.attention_mask)
-    ]
-    (ours, our_tensors), (theirs, their_tensors) = (
-        train(model, *batches, 5e-5, 0.1, 1.0) for train in (train_ours, train_torch)
-    )
+    batches = [x[: STEPS * BATCH].reshape(shape).astype(np.int32) for x in (corpus.input_ids, corpus.attention_mask)]
+    both = (train(model, *batches, 5e-5, 0.1, 1.0) for train in (train_ours, train_torch))
+    (ours, our_tensors), (theirs, their_tensors) = both
     np.testing.assert_allclose(ours, theirs, rtol=1e-4)
     assert max(np.abs(our_tensors[name] - their_tensors[name]).max() for name in our_tensors) < 1e-4

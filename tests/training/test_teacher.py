@@ -72,7 +72,6 @@ def config_of(model, data, dev, taught_by, **fields):
 
 @pytest.fixture(scope="module")
 def larger(tmp_path_factory):
-    """A teacher with embeddings of 48 elements."""
     return write_model(tmp_path_factory.mktemp("teacher") / "larger", "bert", hidden_size=48)
 
 
@@ -85,7 +84,6 @@ def test_sentences_of_a_batch_come_with_their_teacher_s_embeddings(tiny_bert, co
     for ids, own in zip(rows["input_ids"], rows["teacher"], strict=True):
         np.testing.assert_allclose(own, model.encode(by_ids[tuple(ids.ravel())]), atol=1e-5)
     assert rows["teacher"].shape == (8, 3, 48)
-    # Pairs that are made of one column have theirs, too.
     ids = np.arange(8, dtype=np.int32).reshape(8, 1, 1)
     own = Taught(np.arange(8, dtype=np.float32)[:, None], np.arange(8, dtype=np.int32)[:, None], "")
     rows = Batches(Corpus(ids, ids, pairing=Pairing(1, fresh=False), taught=own), 4, 0)[0]
@@ -140,9 +138,7 @@ def kept(tiny_bert, corpus, larger, tmp_path):
     return taught_by
 
 
-def test_two_teachers_embeddings_are_kept_and_their_share_is_part_of_their_key(
-    kept, larger, tiny_bert, tmp_path, capsys
-):
+def test_two_teachers_embeddings_are_kept_and_their_share_is_part_of_the_key(kept, larger, tiny_bert, tmp_path, capsys):
     first, teachers = kept(larger, teacher__second=str(tiny_bert))
     again, _ = kept(larger, teacher__second=str(tiny_bert))
     for one, found in zip(teachers, (again.embeddings, again.second), strict=True):

@@ -119,9 +119,8 @@ def their_loss(model_type, params, config, denoising):
 @pytest.mark.parametrize(("model_type", "denoising", "live"), [("bert", "paper", False), *LIVE])
 def test_the_loss_of_prompt_bert_and_its_gradient_are_pytorch_s(model_type, denoising, live):
     _, params, config = model_of(model_type)
-    theirs = recorded(
-        "prompt-bert", lambda: their_loss(model_type, params, config, denoising), "torch", "transformers", live=live
-    )
+    compute = lambda: their_loss(model_type, params, config, denoising)  # noqa: E731
+    theirs = recorded("prompt-bert", compute, "torch", "transformers", live=live)
     ours, gradient = prompt_bert_s(model_type, denoising)(dropout=0.0)
     assert ours == pytest.approx(float(theirs.pop("loss")), rel=1e-5)
     encoder = {name: value for name, value in gradient.items() if name.startswith("encoder.")}
@@ -148,7 +147,6 @@ def test_the_loss_of_prompt_eol_and_the_gradient_of_its_lora_are_pytorch_s():
     }
     template = Template((2, 4, 5, 6), (7, 8, 9))
     rows = [around(template, WORDS[(row + 3 * column) % BATCH]) for row in range(BATCH) for column in range(3)]
-
     fields = transformers.LlamaConfig(**CONFIGS["llama"] | {"num_hidden_layers": 1}, attn_implementation="eager")
     model = transformers.LlamaModel(fields).double().eval()
     weights = {name: torch.tensor(np.array(x)).double() for name, x in to_tensors(dict(base), config).items()}
@@ -161,7 +159,6 @@ def test_the_loss_of_prompt_eol_and_the_gradient_of_its_lora_are_pytorch_s():
     cosines = torch.nn.functional.cosine_similarity(views[:, :1], others[None], dim=-1)
     expected = torch.nn.functional.cross_entropy(cosines / TEMPERATURE, torch.arange(BATCH))
     expected.backward()
-
     ids, mask = (np.int32(part.reshape(BATCH, 3, -1)) for part in padded(rows))
     data = {"input_ids": ids, "attention_mask": mask, "index": np.arange(BATCH, dtype=np.int32)}
     chosen, graph = recipe(3)._replace(pooler="last", use_head=False), build(config, with_head=False)[0]
@@ -254,9 +251,7 @@ def test_templates_that_do_not_fit_are_refused(tiny_bert, corpus):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("system", ["prompt_bert", "prompt_eol"])
-def test_a_run_is_resumed_bit_for_bit_and_its_export_opens_in_sentence_transformers(
-    system, masked_bert, corpus, tmp_path
-):
+def test_a_run_resumes_bit_for_bit_and_its_export_opens_in_sentence_transformers(system, masked_bert, corpus, tmp_path):
     there = pytest.importorskip("sentence_transformers")
     lora = ["--config.model.lora.rank=2", "--config.model.lora.targets=all-linear", "--config.model.lora.dropout=0.1"]
     model = masked_bert if system == "prompt_bert" else write_model(tmp_path / "llama", "llama")

@@ -69,7 +69,6 @@ def test_what_data_have_chooses_the_objective_if_it_is_certain(complete):
         config, _ = complete([(f"a {n}", f"b {n}", value(n)) for n in range(300)], [*names, name])
         (objective,) = (name for name, term in config.objective.items() if term.weight)
         assert (config.data.positives, objective, config.data.columns.score) == expected
-    # Labels and numbers of another kind are not guessed.
     columns = ("--config.data.columns.anchor=question", "--config.data.columns.positive=answer")
     for name, label in (
         *(("label", label) for label in (lambda n: f"topic {n % 7}", lambda n: 1, lambda n: n % 4, lambda n: n % 3)),

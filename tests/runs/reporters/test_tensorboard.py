@@ -38,7 +38,6 @@ def test_tensorboard_gets_every_line_once_and_forgets_those_after_the_resumed_st
     (first,) = (tmp_path / "tensorboard").iterdir()
     expected = [("train/loss", 1, 0.5), ("analysis/anisotropy", 1, 0.25), ("train/loss", 2, 0.125)]
     assert events(first) == [("start", 0), *expected]
-
     first.rename(first.with_name("earlier"))  # or one of the same second would have its name
     metrics = Metrics(tmp_path, 1)
     metrics.add(TensorBoard(tmp_path, 1))

@@ -67,7 +67,6 @@ def test_a_resumed_run_is_the_same_one_and_has_each_number_once(tmp_path, fake):
     metrics.close()
     assert fake.runs == {"run0": ALL}
     assert fake.results == {"run0": (2, {"result/best_step": 2, "result/dev/spearman": 50.0})} and fake.closed == [True]
-
     fake.results = {}
     metrics = start(tmp_path, fake, 3)  # the same command, after the end
     metrics.finish({"best_step": 2, "dev": {"spearman": 50.0, "pearson": 40.0}})

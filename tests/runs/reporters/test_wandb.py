@@ -48,7 +48,6 @@ def test_an_offline_run_is_one_run_after_a_stop(tmp_path, monkeypatch):
         if resumed:
             metrics.finish({"best_step": 2, "dev": {"spearman": 50.0}})
         metrics.close()
-
     starts = [list(records(file)) for file in sorted(workdir.glob("wandb/offline-run-*/*.wandb"))]
     known = json.loads((workdir / "wandb.json").read_text())["id"]
     kinds = [[(each.WhichOneof("record_type"), each) for each in one] for one in starts]

@@ -160,7 +160,6 @@ def test_the_flops_of_a_step_and_of_encoding_are_those_of_their_layers():
     head = 2 * rows * size * size
     assert encoding_flops(**{"model.mlp": "always"}) == {6: whole + head}
     assert encoding_flops(**{"model.pooler": "cls", "model.mlp": "none"})[6] < whole
-    # Only the head, of float32, is not rounded.
     assert encoding_flops(**{"train.dtype": "bfloat16", "model.mlp": "always"}) == {1: whole, 6: head}
 
 

@@ -127,7 +127,6 @@ def test_what_a_run_has_depends_on_its_version_and_config_and_on_which_checkpoin
     lines = [{"step": one["step"], "eval/sickr_dev": one["eval/stsb_dev"]} for one in LINES if "eval/stsb_dev" in one]
     scores = scores_of({"STS12": figures(9.0)}, lines, **chosen)
     assert (scores["sickr_dev"], scores["best_step"]) == (72.0, 15) and "stsb_dev" not in scores
-    # STS-B's only where it was asked for.
     assert scores_of({"STS12": figures(9.0), "stsb_dev": 60.0}, lines, **chosen)["stsb_dev"] == 60.0
     columns, config = ("stsb_dev", "sickr_dev", "alignment"), default_config()
     assert extra_of(config, columns) == ["sickr_dev", "geometry"]

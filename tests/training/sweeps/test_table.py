@@ -41,7 +41,6 @@ def test_the_markdown_in_which_a_variant_s_own_baseline_comes_first():
 
 
 def found(names, results, **fields):
-    """The sentences above the table of these rows, by their names or as variants."""
     variants = [Variant(name, {}) if isinstance(name, str) else name for name in names]
     return table.findings(summarize(sweep(**fields), variants, results), sweep(**fields))
 
@@ -60,7 +59,6 @@ def test_a_table_begins_with_what_it_shows_and_how_far_the_order_is_the_paper_s(
     )
     one_seed = {name: {42: {"stsb_dev": value}} for name, value in (("base", 70.0), ("better", 71.0))}
     assert found(("base", "better"), one_seed) == "STS-B dev: better has the highest mean, 71.00."  # without a test
-    # Means that differ below the decimals are not the same.
     close = {seed: {"stsb_dev": row["stsb_dev"] + 1e-5 * seed} for seed, row in RESULTS["base"].items()}
     text = found(("base", "better"), RESULTS | {"better": close})
     assert text.startswith("STS-B dev: better has the highest mean, 72.00; 1 of 1 rows differs from its baseline")
