@@ -36,8 +36,8 @@ test-slow: $(PEERS)
 record: $(PEERS)
 	PEERS=record $(BIN)/python -m pytest -m "slow or not slow" $(shell grep -rl "support.recorded import" tests --include="test_*.py")
 
-# How many small changes of the package `make test` and `make test-all` find; an hour. `make mutants COUNT=40 SEED=7`
-# draws others.
+# How many small changes of the package `make test` and `make test-all` find; an hour and a half.
+# `make mutants COUNT=40 SEED=7` draws others.
 mutants: $(PEERS)
 	$(BIN)/python tests/mutants.py $(or $(COUNT),120) $(or $(SEED),0)
 
