@@ -7,7 +7,6 @@ given again, resumes after a kill, and the output has the same bytes.
 import argparse
 import itertools
 import math
-import re
 import sys
 from collections import Counter
 from collections.abc import Sequence
@@ -23,6 +22,7 @@ from simcse_jax.commands.command_line import (
     add_truncation,
     warnings_in_a_line,
 )
+from simcse_jax.commands.prepare import with_options
 from simcse_jax.errors import UserError
 from simcse_jax.host.outputs import RESUMED, output_file
 
@@ -57,7 +57,7 @@ def run(args: argparse.Namespace) -> None:
             pairs = PairFiles(args.pairs, args.columns)
         positives = Positives(pairs.read())
     except UserError as error:  # about the fields of a config, which are options here
-        raise UserError(re.sub(r"data\.columns\.(\w+)(=\S+)?", r"--columns \1=NAME", str(error))) from None
+        raise UserError(with_options(str(error))) from None
     if not positives.pairs:
         raise UserError(f"--pairs {args.pairs}: holds no pairs")
     with held_next_to(path), warnings_in_a_line():

@@ -24,8 +24,8 @@ if TYPE_CHECKING:  # the rest is imported once the options are known to be right
 ROLES = ("anchor", "positive", "negative", "neutral", "label")
 AUGMENT = ("percent", "both", "lexicon")
 FIELDS = {  # of a config, in messages about data, and the options here
-    r"perhaps scores; .*": "name the columns of sentences: --columns anchor=NAME positive=NAME",
-    r"data\.columns\.(\w+)(=\S+)?": r"--columns \1=NAME",
+    r"perhaps scores; .*data\.columns\.(anchor=.*) data\.columns\.(positive=.*)": r"name the pair: --columns \1 \2",
+    r"data\.columns\.(\w+)(=('[^']*'|\S+))?": r"--columns \1=NAME",
     r"data\.columns": "--columns",
     r"data\.positives='?(\w+)'?": r"--positives \1",
     r"data\.positives": "--positives",

@@ -5,13 +5,14 @@ import itertools
 import numbers
 import re
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from shlex import quote
 from typing import NamedTuple
 
 from simcse_jax.data.files import stem_of
 from simcse_jax.data.row_lists import Negatives, numbered
 from simcse_jax.data.rows import Row, is_number
+from simcse_jax.data.scores import parse_score
 from simcse_jax.errors import UserError, near
 
 ROLES = ("anchor", "positive", "negative", "neutral")
@@ -54,6 +55,9 @@ SCORED_APART = (
     ("positive_score", "negative_scores"),
 )
 SCORED_TOGETHER = ("scores", "score", "labels", "label")
+# Columns that number the rows; and the last words of others that do, unless they are needed: `text_id` is Indonesian.
+NUMBERING = {"", "no", "nr", "row", "id", "idx", "index", "guid", "uid", "uuid", "pid", "qid", "pairid", "docid"}
+NUMBERING |= {"queryid", "passageid"}
 IDENTIFIERS = {"id", "ids", "idx", "index", "nr", "guid", "uid", "uuid", "pid", "qid", "pairid", "docid"}
 # Columns of metadata, read as sentences only if mapped, or if there is nothing else.
 METADATA = {"genre", "source", "lang", "language", "url", "uri", "link", "date", "time", "timestamp", "year", "split"}
@@ -68,7 +72,6 @@ NOT_SENTENCES: dict[str, Callable[[str], object]] = {  # if all cells of a colum
     "identifiers": re.compile(r"(?=\D*\d)[\w.:/#-]+", re.ASCII).fullmatch,
 }
 ENDS = tuple(".!?。！？")  # of sentences
-PERHAPS_SCORES = "perhaps scores; if so, set data.columns.score={}, otherwise remove the column"
 SHOWN = 12  # names of columns in an error
 
 
@@ -84,16 +87,14 @@ def is_content(name: str) -> bool:
 
 
 def _is_numbering(name: str) -> bool:
-    """Whether a column numbers the rows, going by its name; one without a name does too, and pandas' for those."""
-    words = re.findall(r"[^\W_]+", re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name).lower())
-    alone = words[0] if len(words) == 1 else ""
-    return (
-        not words
-        or words[-1] in IDENTIFIERS
-        or alone in ("no", "row")
-        or words[0] == "unnamed"
-        or (words[:2] == ["index", "level"])
-    )
+    """Whether a column surely numbers the rows; one without a name does too, and pandas' for those."""
+    return plain(name) in NUMBERING or bool(re.fullmatch(r"(unnamed|indexlevel)[\d.]+", plain(name)))
+
+
+def _last_word(name: str) -> str:
+    """The last word of a column's name, without digits: of `questionID2` id."""
+    words = re.findall(r"[^\W\d_]+", re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name).lower())
+    return words[-1] if words else ""
 
 
 def listed(names: Sequence[str], wanted: str = "") -> str:
@@ -105,7 +106,7 @@ def listed(names: Sequence[str], wanted: str = "") -> str:
 
 def one_line(text: object, most: int = 20) -> str:
     """The beginning of a text for a message, without line breaks."""
-    return " ".join(str(text).split())[:most].strip()
+    return re.sub(r"\s*[\r\n\t]+\s*", " ", str(text).strip())[:most].strip()
 
 
 class Chosen(NamedTuple):
@@ -117,7 +118,7 @@ class Chosen(NamedTuple):
     alone: bool = False  # the table has no other column
     missed: frozenset[str] = frozenset()  # usual names of the next role, which the table lacks
     unread: tuple[str, ...] = ()  # further columns that may hold sentences
-    mapped: bool = False  # all were named
+    scored: bool = False  # not named, and next to a column of scores
 
 
 def choose_columns(
@@ -136,19 +137,34 @@ def choose_columns(
     else:
         read = (columns.get("label"), columns.get("score"))
         content = [name for name in names if is_content(name) and name not in read]
+        rest = [name for name in content if _last_word(name) not in IDENTIFIERS]
+        content = rest if sum(map(is_sentences, rest)) > 1 else content
         sentences = [name for name in content if is_sentences(name)] or (content if len(content) == 1 else [])
         found = _by_name(names, sentences, where, roles) or _by_order(names, sentences, content, where, ordered)
     for place in found.places:
         check_unique(names, names[place], where)
-    return found._replace(alone=len(names) == 1, mapped=bool(mapped))
+    return found._replace(alone=len(names) == 1, scored=not mapped and bool(of_values(names, SCORES)))
 
 
-def choose_column(names: Sequence[str], column: str | None, where: str) -> str:
-    """The one column of sentences to encode or to search: the named one, one with a usual name, or the only one."""
+def choose_column(names: Sequence[str], rows: Iterable[Row], column: str | None, where: str) -> str:
+    """The one column of sentences to encode or to search: the named one, one with a usual name, or the only one.
+
+    Refuses a first line that is a sentence, and numbers as the only column besides labels and row numbers.
+
+    Args:
+      rows: looked at if no name decides.
+    """
     usual = _named(names, ("sentence", "text", *USUAL_NAMES["anchor"]))
     found = usual or [name for name in names if is_sentences(name) or len(names) == 1]
     if column is not None and column not in names:
         raise UserError(f"{where}: no column {column!r:.60}; it has {listed(names, column)}")
+    if column is None and len(found) == 1:
+        remedy = "name the column in the first line, e.g. sentence (a .txt has no such line), or this one with --column"
+        check_header(found[0], [], where, remedy)
+        place = names.index(found[0])
+        is_sure = usual or len(names) == 1
+        values = [] if is_sure else _written(row.fields[place] for row in itertools.islice(rows, LOOKED_AT))
+        found = [] if values and all(map(is_number, values)) else found
     if column is None and len(found) != 1:
         raise UserError(f"{where}: which column to use? It has {listed(names)}; name one with column (--column)")
     column = found[0] if column is None else column
@@ -214,22 +230,23 @@ def _by_order(
     return Chosen(places, Negatives(min(2, count), count), tuple(range(count)), unread=left_out)
 
 
-def check_header(name: str, values: Iterable[object], where: str, remedy: str) -> None:
+def check_header(name: str, values: Sequence[str], where: str, remedy: str) -> None:
     """Refuses a table of a text file whose first line is a sentence, which would be lost.
 
-    A name that is shorter than all of many `values` below it is a name, such as a form's question.
+    One that is shorter than nearly all of many `values` below it is taken for a name, such as a form's question, with
+    a warning.
     """
     is_long = len(name.split()) > 3 or len(name) > 60 or name.strip().endswith(ENDS)
     if not (where.lower().endswith((".csv", ".tsv")) and is_long):
         return
-    below = _written(itertools.islice(values, LOOKED_AT))
-    if len(below) < MANY or len(name) >= min(map(len, below)):
+    if len(values) < MANY or len(name) >= sorted(map(len, values))[len(values) // 20]:
         raise UserError(f"{where}: {remedy}: {name!r:.60} in the first line looks like a sentence")
+    warnings.warn(f"{where}: {name!r:.60} in the first line is read as the name of a column", stacklevel=2)
 
 
 def plain(name: str) -> str:
-    """A column's name as names are compared: without case, spaces and punctuation."""
-    return re.sub(r"[\W_]", "", name.lower())
+    """A column's name as names are compared: without case, spaces and punctuation, but with pandas' `.1`."""
+    return re.sub(r"(?!\.\d)[\W_]", "", name.lower())
 
 
 def _pair_of(names: Sequence[str], pairs: Sequence[tuple[str, str]]) -> dict[str, str]:
@@ -250,8 +267,8 @@ def _named(names: Sequence[str], usual: Sequence[str]) -> list[str]:
 
 def of_values(names: Sequence[str], usual: Sequence[str]) -> list[str]:
     """The columns with usual names of labels or scores, perhaps with a range in brackets, the likeliest first."""
-    written = {plain(re.sub(r"\s*[(\[].*", "", name) or name): name for name in reversed(names)}
-    return [written[known] for known in map(plain, usual) if known in written]
+    written = {plain(re.sub(r"\s*[(\[][^)\]]*\d.*", "", name) or name): name for name in reversed(names)}
+    return [name if name in names else written[plain(name)] for name in usual if plain(name) in written]
 
 
 def _numbered(names: Sequence[str], name: str | None, where: str) -> list[str]:
@@ -282,9 +299,9 @@ def fitting(rows: Iterator[Row], chosen: Chosen, names: Sequence[str], where: st
 def only_sentences(rows: Iterator[Row], chosen: Chosen, names: Sequence[str], where: str) -> Iterator[Row]:
     """The same rows; refuses a column chosen without its name that has numbers, dates, links, or category names.
 
-    Also a first line that is a sentence, and one column of two lines a cell: what seems to be a pair.
+    Also a first line that is a sentence, and one column of two lines a cell next to scores: what seems to be a pair.
     """
-    alone = len(chosen.places) == 1 and not chosen.mapped
+    alone = len(chosen.places) == 1 and chosen.scored
     first = list(itertools.islice(rows, LOOKED_AT if chosen.unsure or alone else 0))
     cells = {place: _written(row.fields[place] for row in first) for place in chosen.places}
     for place in (chosen.places[each] for each in chosen.unsure if each < len(chosen.places)):
@@ -293,7 +310,8 @@ def only_sentences(rows: Iterator[Row], chosen: Chosen, names: Sequence[str], wh
             remedy = "name the columns in the first line, e.g. sent0,sent1,hard_neg, or with data.columns.anchor (and "
             check_header(name, values, where, remedy + "positive, negative)")
         if len(chosen.places) > 2 and holds_numbers(values):
-            raise UserError(f"{where}: the field {name!r:.60} holds numbers, {PERHAPS_SCORES.format(quote(name))}")
+            pair = [names[each] for each in chosen.places if each != place]
+            raise UserError(f"{where}: the field {name!r:.60} {perhaps_scores(name, values, pair)}")
         if values and (what := _other_than_sentences(values, chosen.alone)):
             raise UserError(
                 f"{where}: the field {name!r:.60} holds {what}; which columns to use? There are {listed(names)}; set "
@@ -316,21 +334,35 @@ def _written(values: Iterable[object]) -> list[str]:
 
 
 def holds_numbers(values: Sequence[str]) -> bool:
-    """Whether the cells of a column are numbers, but do not count the rows."""
-    counts = all(value.isdecimal() for value in values) and len(values) > 1
-    counts = counts and all(int(after) - int(value) == 1 for value, after in itertools.pairwise(values))
-    return bool(values) and all(map(is_number, values)) and not counts
+    """Whether the cells of a column are different numbers, perhaps percentages, but do not count the rows."""
+    try:
+        scores = [parse_score(value.removesuffix("%"), "") or 0.0 for value in values]
+    except UserError:
+        return False
+    steps = [after - score for score, after in itertools.pairwise(scores)]
+    return any(steps) and not (all(map(str.isdecimal, values)) and set(steps) == {1})
 
 
-def numbers_of(chosen: Chosen, rows: Iterable[Row], names: Sequence[str]) -> list[str]:
-    """The unread columns next to those of sentences that hold numbers: scores, perhaps.
+def perhaps_scores(name: str, values: Sequence[str], pair: Sequence[str]) -> str:
+    """What a column of numbers next to the columns of a pair may be, and what to set."""
+    first = "write them without % and " * any(value.endswith("%") for value in values)
+    anchor, positive = map(quote, pair)
+    return (
+        f"holds numbers, perhaps scores; if so, {first}set data.columns.score={quote(name)} or, to train on every "
+        f"pair, data.columns.anchor={anchor} data.columns.positive={positive}"
+    )
+
+
+def numbers_of(chosen: Chosen, rows: Iterable[Row], names: Sequence[str]) -> dict[str, list[str]]:
+    """The unread columns next to those of sentences that hold numbers, perhaps scores, and the first of these.
 
     Args:
       rows: the first ones.
     """
     first = list(itertools.islice(rows, LOOKED_AT))
-    unread = [name for name in chosen.unread if is_sentences(name)]
-    return [name for name in unread if holds_numbers(_written(row.fields[names.index(name)] for row in first))]
+    unread = [name for name in chosen.unread if is_sentences(name) and _last_word(name) not in (*IDENTIFIERS, "no")]
+    values = {name: _written(row.fields[names.index(name)] for row in first) for name in unread}
+    return {name: texts for name, texts in values.items() if holds_numbers(texts)}
 
 
 def _other_than_sentences(values: Sequence[str], alone: bool) -> str:
@@ -339,10 +371,14 @@ def _other_than_sentences(values: Sequence[str], alone: bool) -> str:
         if all(map(is_one, values)) and not (alone and kind != "numbers"):
             return f"{kind}, e.g. {one_line(values[0])}"
     distinct = len(set(values))
-    are_short = sum(map(_words, values)) <= 3 * len(values)
-    if not alone and len(values) >= MANY and distinct <= len(values) // (3 if are_short else 16):
+    if not alone and len(values) >= MANY and distinct <= len(values) // (16 if are_long(values) else 3):
         return f"{distinct} different values in {len(values)} rows, e.g. {one_line(values[0])}"
     return ""
+
+
+def are_long(values: Collection[str]) -> bool:
+    """Whether the texts have more than three words on average."""
+    return sum(map(_words, values)) > 3 * len(values)
 
 
 def _words(text: str) -> int:
@@ -361,7 +397,7 @@ def _without_late(rows: Iterator[Row], chosen: Chosen) -> Iterator[Row]:
         yield row
 
 
-def warn_of_unread(names: Sequence[str], chosen: Chosen, scores: Sequence[str], where: str) -> None:
+def warn_of_unread(names: Sequence[str], chosen: Chosen, scores: Collection[str], where: str) -> None:
     """Warns about columns that are not read: further sentences, and labels or scores, without which all pairs count.
 
     Args:
@@ -381,7 +417,7 @@ def warn_of_unread(names: Sequence[str], chosen: Chosen, scores: Sequence[str], 
         warn_of_values(unread, f"{where}: ", scores=scores)
 
 
-def warn_of_values(names: Sequence[str], before: str, cure: str = "", scores: Sequence[str] = ()) -> None:
+def warn_of_values(names: Sequence[str], before: str, cure: str = "", scores: Collection[str] = ()) -> None:
     """Warns about an unread column of labels or scores: all pairs then count as positives.
 
     Args:

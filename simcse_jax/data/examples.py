@@ -79,7 +79,7 @@ def read_examples(
         parts[source] = dataclasses.replace(join(each, False, ALIKE), sources=None)
     examples = join(parts, mixed)
     if subsample:
-        examples = _subsample(examples, subsample, seed, specification)
+        examples = draw(examples, subsample, seed, specification)
     return examples if labels else dataclasses.replace(examples, labels=None)
 
 
@@ -216,12 +216,14 @@ def open_source(
     return Source(names, rows, chosen, negatives, label, where, score, scores, tuple(candidates))
 
 
-def numbers_beside(specification: str, chosen: Chosen) -> list[str]:
-    """The unread columns of a source that hold numbers; see `columns.numbers_of`."""
+def numbers_beside(specification: str, chosen: Chosen) -> dict[str, list[str]]:
+    """The unread columns of a source that hold numbers, and these; see `columns.numbers_of`."""
+    if not chosen.unread:
+        return {}
     with contextlib.suppress(UserError):  # errors in unread columns do not matter
         names, rows, _, _ = open_table(specification, chosen.unread)
-        return numbers_of(chosen, rows, names) if chosen.unread else []
-    return []
+        return numbers_of(chosen, rows, names)
+    return {}
 
 
 def check_positives(specification: str, positives: str, labels: bool) -> str:
@@ -259,7 +261,8 @@ def open_table(specification: str, columns: Sequence[str] | None = None) -> tupl
     return *reader_of(path, ", hf:, tfds: and sts:")(path), str(path), True
 
 
-def _subsample(examples: Examples, count: int, seed: int, where: str) -> Examples:
+def draw(examples: Examples, count: int, seed: int, where: str) -> Examples:
+    """`count` of the examples of a specification, `where`, in their order."""
     if not 0 < count <= len(examples):
         raise UserError(
             f"data.subsample={count}: must be from 1 to {len(examples)}, the examples in {where}, or 0 for all"

@@ -9,7 +9,7 @@ from simcse_jax.errors import UserError
 LABELS = ("entailment", "neutral", "contradiction")  # 0, 1 and 2, as Hugging Face's snli and mnli have them
 SHORT = {label[0]: label for label in LABELS}  # as ANLI writes them
 UNLABELLED = (  # the annotators disagreed: SNLI writes -, Hugging Face -1; or not which of the two other labels
-    *("", "-", "-1", "not_entailment", "non-entailment", "not entailment"),
+    *("", "-", "-1", "na", "nan", "n/a", "not_entailment", "non-entailment", "not entailment"),
 )
 
 
@@ -43,18 +43,19 @@ def with_names(names: Sequence[str] | None) -> Callable[[Any], Any]:
 
 
 def parse_label(value: object, where: str) -> int | None:
-    """A label's index in `LABELS`; None for a pair without a label (-1, "-", empty, None, or "not entailment").
+    """A label's index in `LABELS`; None for a pair without a label (-1, "-", empty, None, NaN or "not entailment").
 
     Args:
-      value: a name in any case, or a number, perhaps as text. For a `NamedLabel`, its name decides.
+      value: a name in any case, or a number, perhaps as text, also 1.0, as pandas writes 1 beside gaps. For a
+        `NamedLabel`, its name decides.
     """
     text = ""
     if isinstance(value, NamedLabel):
         value = value.name
     if isinstance(value, str):
-        text = value.strip().lower()
-    elif isinstance(value, numbers.Integral) and not isinstance(value, bool):
-        text = str(int(value))
+        text = value.strip().lower().removesuffix(".0")
+    elif isinstance(value, numbers.Real) and not isinstance(value, bool):
+        text = f"{value:g}"
     elif value is not None:
         text = repr(value)
     if text in UNLABELLED:

@@ -7,7 +7,7 @@ from collections.abc import Set as AbstractSet
 from pathlib import Path
 from typing import Any
 
-from simcse_jax.data.columns import check_header, choose_column
+from simcse_jax.data.columns import choose_column
 from simcse_jax.data.files import READERS, count_parquet, files_of, read_parquet, reader_of
 from simcse_jax.data.rows import MISSING, START, Place, Row, is_text, reported, size_and_time
 from simcse_jax.errors import UserError, broken
@@ -40,13 +40,7 @@ class SentenceFile:
         if not self._seen[0]:
             raise UserError(f"{name}: holds no sentences")
         names, rows = READERS[self._suffix](self.path)
-        self.column = choose_column(list(names), column, str(name))
-        if column is None:
-            place = names.index(self.column)
-            remedy = (
-                "name the column in the first line, e.g. sentence (a .txt has no such line), or this one with --column"
-            )
-            check_header(self.column, (row.fields[place] for row in rows), str(name), remedy)
+        self.column = choose_column(list(names), rows, column, str(name))
 
     def __iter__(self) -> Iterator[str]:
         """The sentences; errors as in `read`."""

@@ -40,7 +40,8 @@ def read_separated(path: Path, start: Place = START) -> Table:
     lines = Lines(path)
     records = _records(path, lines, dialect)
     named = (fields for fields in records if any(map(str.strip, fields)))
-    header = [" ".join(name.split()) for name in next(itertools.islice(named, int(dialect.stated), None), ())]
+    first = next(itertools.islice(named, int(dialect.stated), None), ())
+    header = [re.sub(r"\s*[\r\n]+\s*", " ", name.strip()) for name in first]  # of several lines in Excel
     names = [name for name in header if name]
     if not names:
         raise UserError(f"{path}: empty; its first line must name the columns, e.g. sent0,sent1,hard_neg")

@@ -19,25 +19,27 @@ from ml_collections import config_dict
 
 from simcse_jax.config.checks import check_field
 from simcse_jax.config.fields import FIELDS, flatten, has_scores
+from simcse_jax.config.loss_fields import scored_by_data
 from simcse_jax.data.columns import (
-    PERHAPS_SCORES,
     SCORES,
     SENTENCE_PAIRS,
     USUAL_VALUES,
+    are_long,
     choose_columns,
     is_content,
     listed,
     of_values,
     one_line,
+    perhaps_scores,
     plain,
 )
-from simcse_jax.data.examples import numbers_beside, open_source, open_table, prefix_of
+from simcse_jax.data.examples import draw, numbers_beside, open_source, open_table, prefix_of
 from simcse_jax.data.files import files_of
 from simcse_jax.data.held_out import FEWEST
 from simcse_jax.data.labels import LABELS, UNLABELLED, NamedLabel
 from simcse_jax.data.rows import MISSING, is_number
-from simcse_jax.data.scores import parse_score
-from simcse_jax.data.sources import kind_of, split_sources
+from simcse_jax.data.scores import Scores, parse_score
+from simcse_jax.data.sources import Examples, kind_of, split_sources
 from simcse_jax.devices import processes
 from simcse_jax.errors import UserError, option
 from simcse_jax.evaluation.beir import CORPUS, QRELS
@@ -48,7 +50,6 @@ from simcse_jax.huggingface.sentence_transformers import DOCUMENT_PROMPTS
 from simcse_jax.objectives.registry import needing, trained
 from simcse_jax.runs.loading import load_model
 from simcse_jax.training.held_out import obstacle, split_rows
-from simcse_jax.training.reading import read_training_examples
 
 LOOKED_AT = 1000  # rows whose lengths are looked at
 MANY_LABELS = 20
@@ -68,6 +69,8 @@ class Data(NamedTuple):
     score: str = ""  # the column of scores; empty: there are none
     texts: Sequence[str] = ()  # of the first rows
     columns: tuple[str, ...] = ()  # that are read
+    pairs: tuple[list[str], list[str]] = ([], [])  # the anchors and positives of all rows
+    scores: Sequence[float] = ()  # of all rows
 
     @property
     def kind(self) -> str:
@@ -119,7 +122,7 @@ def complete(config: config_dict.ConfigDict, given: AbstractSet[str]) -> None:
     else:
         held_out, why = rows_to_hold_out(config, data)
         settle(held_out)
-        if held_out and (why := why_not_apart(config)):
+        if held_out and (why := why_not_apart(config, data)):
             settle(0)
     columns = f" ({listed(data.columns)})" if data.columns[1:] else ""
     processes.say(
@@ -211,11 +214,11 @@ def rows_to_hold_out(config: config_dict.ConfigDict, data: Data) -> tuple[int, s
     return (count, "") if count >= 2 * FEWEST else (0, f"{data.rows} rows are too few, {least} are needed")
 
 
-def why_not_apart(config: config_dict.ConfigDict) -> str:
+def why_not_apart(config: config_dict.ConfigDict, data: Data) -> str:
     """Why the rows that are to be held out cannot be, for people; "" if they can."""
-    with processes.together(), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the run, which reads them again, warns
-        examples = read_training_examples(config)
+    examples = Examples(data.pairs, 0, scores=np.array(data.scores, np.float32) if data.score else None)
+    if config.data.subsample:
+        examples = draw(examples, config.data.subsample, config.seed, config.data.train)
     return obstacle(config, examples, split_rows(config, examples))
 
 
@@ -268,12 +271,15 @@ def look_at(config: config_dict.ConfigDict) -> Data:
         raise UserError(f"{option('data', config.data.train)}: {what}")
     texts = [text for data in found for text in data.texts]
     rows = sum(data.rows for data in found)
-    return found[0]._replace(rows=min(rows, config.data.subsample or rows), texts=texts)
+    anchors, positives = ([text for data in found for text in data.pairs[place]] for place in range(2))
+    scores = [score for data in found for score in data.scores]
+    whole = found[0]._replace(texts=texts, pairs=(anchors, positives), scores=scores)
+    return whole._replace(rows=min(rows, config.data.subsample or rows))
 
 
 def _look_at(config: config_dict.ConfigDict, name: str) -> Data:
     columns, positives = dict(config.data.columns), config.data.positives
-    if not positives and not any(columns[role] for role in ("anchor", "score")):
+    if not positives and not columns["score"] and (columns["label"] or not columns["anchor"]):
         kind, column = values_of(name, columns)
         columns |= {kind: column} if kind else {}
         positives = "entailment" if kind == "label" else ""
@@ -281,14 +287,24 @@ def _look_at(config: config_dict.ConfigDict, name: str) -> Data:
     label, score = columns["label"], columns["score"]
     if source.width != 2:
         positives = score = ""
+    if score and not scored_by_data(config):
+        source = open_source(name, columns, positives, False, Scores("data.columns.score"), pairs=False)
     rows, texts = 0, list[str]()
+    pairs, scores = (list[str](), list[str]()), list[float]()
     for row in source.rows:
         sentences, number = source.read(row)
-        if all(sentences) and (not positives or number == LABELS.index(positives)):
-            rows += 1
-            texts += sentences if rows <= LOOKED_AT else []
+        if not all(sentences) or (positives and number != LABELS.index(positives)):
+            continue
+        if source.score is not None:
+            if (grade := source.read_score(row)) is None:
+                continue
+            scores.append(grade)
+        rows += 1
+        texts += sentences if rows <= LOOKED_AT else []
+        for texts_of_role, text in zip(pairs, sentences[:2] if sentences[1:] else (), strict=False):
+            texts_of_role.append(text)
     read = tuple(source.names[place] for place in source.chosen) + ((score,) if score else ())
-    return Data(rows, source.width + source.negatives.lists, positives, label, score, texts, read)
+    return Data(rows, source.width + source.negatives.lists, positives, label, score, texts, read, pairs, scores)
 
 
 def values_of(name: str, columns: Mapping[str, str]) -> tuple[str, str]:
@@ -304,22 +320,36 @@ def values_of(name: str, columns: Mapping[str, str]) -> tuple[str, str]:
       UserError: for a column of labels or numbers whose meaning cannot be known.
     """
     names, _, where, ordered = open_table(name)
-    scores = of_values(names, SCORES)
+    scores, unknown, constant = of_values(names, SCORES), "", ""
     for column in [columns["label"]] if columns["label"] else [*scores, *of_values(names, USUAL_VALUES["label"])]:
         chosen = choose_columns(names, {**columns, "label": column}, where, ordered)
         if column not in names or len(chosen.places) != 2:  # other rows have no use for them
             continue
         values = _distinct(name, column)
-        pair = (plain(names[chosen.places[0]]), plain(names[chosen.places[1]]))
-        if kind := kind_of_values(values, column in scores, pair in SENTENCE_PAIRS):
+        of_sentences = (plain(names[chosen.places[0]]), plain(names[chosen.places[1]])) in SENTENCE_PAIRS
+        kind = kind_of_values(values, column in scores, of_sentences)
+        if kind == "score" and plain(column) == "gold" and not of_sentences:
+            continue  # the right answers, in numbers
+        if kind:
             return kind, column
+        numbers = _numbers(values)
+        if column in scores and (len(numbers) == 1 or are_long([*map(str, values)])):  # or it explains
+            constant = constant or column * bool(numbers - {1})  # all are positives with 1
+            continue
         if values and (columns["label"] or not is_content(column)):
-            raise UserError(f"{where}: {_unknown(values, column)}")
-    chosen = choose_columns(names, columns, where, ordered)
-    if len(chosen.places) == 2 and (numbers := numbers_beside(name, chosen)):
-        raise UserError(
-            f"{where}: its column {numbers[0]!r:.60} holds numbers, {PERHAPS_SCORES.format(quote(numbers[0]))}"
+            unknown = unknown or f"{where}: {_unknown(values, column)}"
+    if unknown:
+        raise UserError(unknown)
+    if constant:
+        warnings.warn(
+            f"{where}: its column {constant!r:.60} holds one score alone, so nothing ranks pairs", stacklevel=2
         )
+        return "score", constant
+    chosen = choose_columns(names, columns, where, ordered)
+    if len(chosen.places) == 2:
+        pair = [names[place] for place in chosen.places]
+        for column, texts in numbers_beside(name, chosen).items():
+            raise UserError(f"{where}: its column {column!r:.60} {perhaps_scores(column, texts, pair)}")
     return "", ""
 
 
@@ -329,7 +359,7 @@ def _distinct(name: str, column: str) -> set[Any]:
     place, values = list(names).index(column), set[Any]()
     for row in rows:
         value = row.fields[place]
-        if value not in (None, MISSING) and str(value).strip():
+        if value not in (None, MISSING) and str(value).strip() and value == value:
             values.add(value if isinstance(value, Hashable) else str(value))
         if len(values) > MANY_LABELS:
             break
@@ -339,6 +369,8 @@ def _distinct(name: str, column: str) -> set[Any]:
 def kind_of_values(values: AbstractSet[Any], are_scores: bool, of_sentences: bool) -> str:
     """What a column holds: "label" for NLI's labels, "score" for scores, 0 and 1 among them; "" for anything else.
 
+    Numbers that are all the same rank nothing, so they are no scores.
+
     Args:
       values: of the column, different and not blank.
       are_scores: whether its name says so.
@@ -347,20 +379,28 @@ def kind_of_values(values: AbstractSet[Any], are_scores: bool, of_sentences: boo
     names = {str(value.name if isinstance(value, NamedLabel) else value).strip().lower() for value in values}
     if LABELS[0] in names and names <= {*LABELS, *UNLABELLED}:
         return "label"
-    try:
-        numbers = {parse_score(value, "") for value in values}
-    except UserError:
-        return ""
-    if are_scores or numbers == {0, 1} or any(number % 1 for number in numbers if number is not None):
-        return "score" if numbers else ""
+    numbers = _numbers(values)
+    if len(numbers) > 1 and (are_scores or numbers == {0, 1} or any(number % 1 for number in numbers)):
+        return "score"
     return "label" if of_sentences and numbers - {-1} == {0, 1, 2} else ""
+
+
+def _numbers(values: AbstractSet[Any]) -> set[float]:
+    """The values as numbers; empty if not all are."""
+    try:
+        return {number for value in values if (number := parse_score(value, "")) is not None}
+    except UserError:
+        return set()
 
 
 def _unknown(values: AbstractSet[Any], column: str) -> str:
     """What to do about a column of labels or numbers that `kind_of_values` does not know."""
-    few = sorted(map(one_line, values))
+    few = sorted({*map(one_line, values)})
     what = f"the column {column!r:.60} holds {', '.join(few[:3])}{' …' * (len(few) > 3)}"
     if all(map(is_number, few)):
+        if {*few} == {"-1", "0", "1"}:
+            grade = f"set data.columns.score={quote(column)} if -1 is a grade"
+            return f"{what}; leave the cells of -1 empty if these pairs have no label, or {grade}"
         nli = ", or data.positives=entailment if they are labels of NLI" * ({*few} <= {"0", "1", "2"})
         return (
             f"{what}; set data.columns.score={quote(column)} if they grade the pairs{nli}, otherwise remove the column"

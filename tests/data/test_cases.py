@@ -17,6 +17,7 @@ from simcse_jax.data.examples import read_examples
 from simcse_jax.data.in_memory import write_examples
 from simcse_jax.errors import UserError
 from simcse_jax.training import tuning
+from simcse_jax.training.reading import read_training_examples
 
 CASES = DATA.parent / "cases"
 pytestmark = pytest.mark.skipif(not CASES.is_dir(), reason="no shared/cases")
@@ -80,8 +81,8 @@ def decided(path: Path | str) -> tuple[list[str], bool]:
     data = tuning.look_at(config)
     config.update_from_flattened_dict(tuning.of_data(config, data))
     config.data.held_out, why = tuning.rows_to_hold_out(config, data)
-    why = why or tuning.why_not_apart(config)
-    examples = tuning.read_training_examples(config)
+    why = why or tuning.why_not_apart(config, data)
+    examples = read_training_examples(config)
     assert len(examples) == data.rows and (examples.scores is not None) == bool(data.score)
     value = data.score or data.label
     names = ", ".join(name for name in data.columns if name != value)

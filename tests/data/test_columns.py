@@ -24,7 +24,9 @@ anchor,positive,Negatives=abc; sentence1,sentence2,hard_negative=abc; prompt,cho
 paraphrase,source=ba; text,source,target=a; title,text,body=b; text,positive,title,abstract=ab; lemma,pos,sentence=c;
 text,pos,label=a; id,source=b;
 Nr.,left,right=bc; lfd. Nr.,left,right=bc; PairID,left,right=bc; Unnamed: 0,left,right,Unnamed: 3=bc; left,right,=ab;
-left,right,human_score=ab; left,right,similarity (0-5)=ab; left,right,SimilarityScore=ab; question,gold=ab
+left,right,human_score=ab; left,right,similarity (0-5)=ab; left,right,SimilarityScore=ab; question,gold=ab;
+question,Gold (answer)=ab; text_en,text_id=ab; sample id,left,right=bc; Unnamed Entity,Search Index=ab;
+sentence,sentence.1,sentence.2=a; qid1,qid2,question1,question2=cd
 """
 
 
@@ -46,8 +48,14 @@ PAIR, NEXT, BY_ORDER = {"anchor": "a", "positive": "p"}, {"anchor": "b", "positi
 
 
 def test_a_choice_by_order_that_was_hardly_meant_is_refused_but_not_a_few_numbers_nor_an_only_column(write, tmp_path):
+    asked = "".join(f"how can I do thing number {row},by doing it so {row}\n" for row in range(30))
     for content, part in (
-        ("number,left,right\n\n17,a,p\n", "data.columns.score=number"),
+        ("How can I?,By doing.\nHi,ok\n" + asked, ""),
+        ("number,left,right\n\n17,a,p\n", "'number' holds numbers, e.g. 17;"),
+        (
+            "a b,left,right\n17,a,p\n5,b,q\n",
+            "data.columns.score='a b' or, to train on every pair, data.columns.anchor=",
+        ),
         ('left,right,wert\na,p,"1,5"\nb,q,"2,5"\n', "data.columns.score=wert"),
         ("left,right,at\na,p,2026-11-26\na,p,1.2.2026\n", "'at' holds dates, e.g. 2026-11-26;"),
         ("left,seen\na,2026-11-26T10:00:00Z\na,12:30\n", "'seen' holds dates, e.g. 2026-11-26T10:00:00Z"),
@@ -62,7 +70,8 @@ def test_a_choice_by_order_that_was_hardly_meant_is_refused_but_not_a_few_number
         ("Who?,Me.\na,p\n", "'Who?'"),
         ("Who is it?,What?\n" + "".join(f"somebody of us{n},and nothing{n}\n" for n in range(12)), ""),
         ("Who is it?,What?\n" + "I,and nothing\n" * 12, "'Who is it?'"),
-        ("id,text\n" + '1,"a\nb"\n2,"c\nd"\n', "data.columns.anchor=text"),
+        ("score,text\n" + '1,"a\nb"\n2,"c\nd"\n', "data.columns.anchor=text"),
+        ("label,text\n" + '1,"a\nb"\n2,"c\nd"\n', ""),
         ("A man plays the guitar,Someone plays\na,p\n", "'A man plays the guitar'"),
     ):
         path = write("a.csv", content)
@@ -108,6 +117,9 @@ def test_columns_are_mapped_or_told_and_labels_and_late_fields_do_not_get_lost(w
     assert read_examples(path, {"label": "y"}, labels=True).labels.tolist() == [1, 2]
     mapped = read_examples(path, {"anchor": "sent1", "positive": "hard_neg"}, labels=True)
     assert (mapped.columns, mapped.labels.tolist()) == ((list("pqr"), list("nom")), [0, 0, 0])
+    assert read_examples(write("b.csv", "my  text,x\na,p\n"), {"anchor": "my  text"}).columns == (["a"],)
+    path = write("b.csv", "Label,label,sent0,sent1\nx,entailment,a,p\ny,neutral,b,q\n")
+    assert read_examples(path, positives="neutral").columns == (["b"], ["q"])
     by_order = write("b.csv", "y,left,right\n2,a,p\n")
     assert read_examples(by_order, {"label": "y"}).columns == (["a"], ["p"])
     path = write("a.csv", "sent0,sent1,Label\na,p,entailment\nb,q,neutral\n")
@@ -135,6 +147,7 @@ def test_columns_are_mapped_or_told_and_labels_and_late_fields_do_not_get_lost(w
         ("id,sentence1,sentence2,label", {}, "its column 'label' is not read"),
         ("left,right,score", {}, "its column 'score' is not read"),
         ("left,right,Relevance", {}, "data.columns.score=Relevance"),
+        ("qid1,question,answer,Question No", {}, "'answer' are read, and not 'Question No'"),
         ("left,right,", {}, "column 3 has no name and is not read"),
         ("idx,words,label", {}, ""),  # a sentence alone is no pair
         ("sent0,sent1,label", {"columns": {"anchor": "sent0", "positive": "sent1"}}, ""),

@@ -7,10 +7,10 @@ from simcse_jax.data.labels import parse_label
 def test_names_numbers_and_marks_for_no_label_are_read_and_anything_else_refused():
     for label, values in (
         (0, ["entailment", "0"]),
-        (1, ["Neutral", "1", np.int64(1)]),
+        (1, ["Neutral", "1", np.int64(1), 1.0, "1.0"]),
         (2, [" CONTRADICTION ", 2]),
-        (None, ["", "  ", "-", "-1", -1, np.int64(-1), None]),
+        (None, ["", "  ", "-", "-1", -1, np.int64(-1), None, float("nan"), "NA"]),
     ):
         assert [parse_label(value, "here") for value in values] == [label] * len(values)
-    for value in ("entail", "3", 3, -2, 1.0, "1.0", True, [0], object()):
+    for value in ("entail", "3", 3, -2, 1.5, "1.5", True, [0], object()):
         raises(f"here holds {value!r}, which is not a label", parse_label, value, "here")

@@ -55,7 +55,8 @@ def test_every_row_is_a_sentence_from_any_place_on_counted_and_hashed_and_mistak
     raises("2 columns are called 'text'", read_sentences, tmp_path / "a.csv")
     for name, content, column, message in (
         ("a.csv", "n,body\n1,x\n", None, ": which column to use? It has n, body"),
-        ("a.csv", "A dog runs.\nCats sleep.\n", None, ": name the column in the first line"),
+        ("a.csv", "id,price\n1,1.5\n", None, ": which column to use? It has id, price"),
+        ("a.csv", "A dog runs.\n" + "Some cats sleep.\n" * 30, None, ": name the column in the first line"),
         ("a.csv", "n,body\n1,x\n", "text", ": no column 'text'; it has n, body"),
         ("a.txt", "\n \n", None, ": holds no sentences"),
         ("a", None, None, ": no such file"),

@@ -59,7 +59,14 @@ CHOSEN = (
     ("label", lambda n: ["entailment", "not_entailment"][n % 2], ("entailment", "info_nce", "")),
     ("label", lambda n: n % 7 / 2, ("", "cosent", "label")), ("label", lambda n: n % 2 > 0, ("", "cosent", "label")),
     ("Human-Score (0-5)", lambda n: f"{n % 6},5", ("", "cosent", "Human-Score (0-5)")),
-    ("zeile", lambda n: n, ("", "info_nce", "")), ("hard_neg", lambda n: f"c {n}", ("", "info_nce", "")),
+    ("zeile", lambda n: n, ("", "info_nce", "")),
+    ("hard_neg", lambda n: f"c {n}", ("", "info_nce", "")),
+    ("relevance", lambda n: 1, ("", "info_nce", "")),  # positives alone
+    ("relevance", lambda n: f"it says what was asked for {n}", ("", "info_nce", "")),
+    ("version", lambda n: 1, ("", "info_nce", "")),
+    ("created", lambda n: f"24.12.{n}", ("", "info_nce", "")),
+    ("label", lambda n: ["0.0", "1.0", "2.0", ""][n % 4], ("entailment", "info_nce", "")),
+    ("label", lambda n: [*NLI, "NA"][n % 4], ("entailment", "info_nce", "")),
 )  # fmt: skip
 
 
@@ -72,14 +79,22 @@ def test_what_data_have_chooses_the_objective_if_it_is_certain(complete):
     columns = ("--config.data.columns.anchor=question", "--config.data.columns.positive=answer")
     for name, label in (
         *(("label", label) for label in (lambda n: f"topic {n % 7}", lambda n: 1, lambda n: n % 4, lambda n: n % 3)),
-        *(("votes", label) for label in (lambda n: n % 7, lambda n: f"{n % 7},5")),
+        *(("votes", label) for label in (lambda n: n % 7, lambda n: f"{n % 7},5", lambda n: f"{n}%")),
+        ("gold", lambda n: n % 7 / 2),
     ):
         rows = [(f"a {n}", f"b {n}", label(n)) for n in range(300)]
-        with pytest.raises(UserError, match=f"column '{name}' holds .*remove the column") as error:
+        with pytest.raises(
+            UserError, match=f"column '{name}' holds .*(remove the column|on every pair, .*=answer)"
+        ) as error:
             complete(rows, [*QA, name])
         assert ("data.columns.score=" + name in str(error.value)) == ("topic" not in str(error.value))
         config, _ = complete(rows, [*QA, name], "csv", *columns)
         assert config.objective.info_nce.weight == 1 and not config.data.positives
+    rows = [(f"a {n}", f"b {n}", 1, n / 300) for n in range(300)]
+    assert complete(rows, [*QA, "score", "similarity"])[0].data.columns.score == "similarity"
+    rows = [(f"a {n}", f"b {n}", NLI[n % 3]) for n in range(300)]
+    config, _ = complete(rows, [*QA, "urteil"], "csv", *columns, "--config.data.columns.label=urteil")
+    assert config.data.positives == "entailment"
     named = [NamedLabel(0, "entailment"), NamedLabel(1, "not_entailment")], [NamedLabel(0, "no"), NamedLabel(1, "yes")]
     assert [tuning.kind_of_values({*values}, False, True) for values in named] == ["label", "score"]
 
