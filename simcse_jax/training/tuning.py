@@ -71,6 +71,7 @@ class Data(NamedTuple):
     columns: tuple[str, ...] = ()  # that are read
     pairs: tuple[list[str], list[str]] = ([], [])  # the anchors and positives of all rows
     scores: Sequence[float] = ()  # of all rows
+    ones: str = ""  # the column of scores that are all 1: all pairs are positives
 
     @property
     def kind(self) -> str:
@@ -265,6 +266,11 @@ def look_at(config: config_dict.ConfigDict) -> Data:
         file for name in split_sources(config.data.train) for file in ([name] if prefix_of(name) else files_of(name))
     ]
     found = [_look_at(config, file) for file in files]
+    if graded := next((data.score for data in found if data.score), ""):  # in one of the files
+        found = [
+            _look_at(config, file, graded) if data.ones == graded else data
+            for file, data in zip(files, found, strict=True)
+        ]
     kinds = list(dict.fromkeys(data.kind for data in found))
     if len({(data.width == 1, data.positives, data.label, data.score) for data in found}) > 1:
         what = f"has {' and '.join(kinds)}; tune on data of one kind"
@@ -277,11 +283,12 @@ def look_at(config: config_dict.ConfigDict) -> Data:
     return whole._replace(rows=min(rows, config.data.subsample or rows))
 
 
-def _look_at(config: config_dict.ConfigDict, name: str) -> Data:
-    columns, positives = dict(config.data.columns), config.data.positives
+def _look_at(config: config_dict.ConfigDict, name: str, graded: str = "") -> Data:
+    columns, positives, ones = dict(config.data.columns), config.data.positives, ""
+    columns["score"] = columns["score"] or graded
     if not positives and not columns["score"] and (columns["label"] or not columns["anchor"]):
         kind, column = values_of(name, columns)
-        columns |= {kind: column} if kind else {}
+        columns, ones = (columns | {kind: column}, "") if kind else (columns, column)
         positives = "entailment" if kind == "label" else ""
     source = open_source(name, columns, positives, False, pairs=False)
     label, score = columns["label"], columns["score"]
@@ -304,13 +311,13 @@ def _look_at(config: config_dict.ConfigDict, name: str) -> Data:
         for texts_of_role, text in zip(pairs, sentences[:2] if sentences[1:] else (), strict=False):
             texts_of_role.append(text)
     read = tuple(source.names[place] for place in source.chosen) + ((score,) if score else ())
-    return Data(rows, source.width + source.negatives.lists, positives, label, score, texts, read, pairs, scores)
+    return Data(rows, source.width + source.negatives.lists, positives, label, score, texts, read, pairs, scores, ones)
 
 
 def values_of(name: str, columns: Mapping[str, str]) -> tuple[str, str]:
     """The column of a table of pairs that says how their sentences relate: "label" or "score", and its name.
 
-    Both are empty where there is none: all pairs are positives.
+    The first is empty where all pairs are positives; the second then names scores that are all 1, if there are any.
 
     Args:
       name: of the source.
@@ -320,7 +327,7 @@ def values_of(name: str, columns: Mapping[str, str]) -> tuple[str, str]:
       UserError: for a column of labels or numbers whose meaning cannot be known.
     """
     names, _, where, ordered = open_table(name)
-    scores, unknown, constant = of_values(names, SCORES), "", ""
+    scores, unknown, constant, ones = of_values(names, SCORES), "", "", ""
     for column in [columns["label"]] if columns["label"] else [*scores, *of_values(names, USUAL_VALUES["label"])]:
         chosen = choose_columns(names, {**columns, "label": column}, where, ordered)
         if column not in names or len(chosen.places) != 2:  # other rows have no use for them
@@ -332,11 +339,12 @@ def values_of(name: str, columns: Mapping[str, str]) -> tuple[str, str]:
             continue  # the right answers, in numbers
         if kind:
             return kind, column
-        numbers = _numbers(values)
-        if column in scores and (len(numbers) == 1 or are_long([*map(str, values)])):  # or it explains
-            constant = constant or column * bool(numbers - {1})  # all are positives with 1
-            continue
-        if values and (columns["label"] or not is_content(column)):
+        numbers, explains = _numbers(values), column in scores and are_long([*map(str, values)])
+        if column in scores and numbers == {1}:
+            ones = ones or column
+        elif column in scores and len(numbers) == 1:
+            constant = constant or column
+        elif values and not explains and (columns["label"] or not is_content(column)):
             unknown = unknown or f"{where}: {_unknown(values, column)}"
     if unknown:
         raise UserError(unknown)
@@ -350,7 +358,7 @@ def values_of(name: str, columns: Mapping[str, str]) -> tuple[str, str]:
         pair = [names[place] for place in chosen.places]
         for column, texts in numbers_beside(name, chosen).items():
             raise UserError(f"{where}: its column {column!r:.60} {perhaps_scores(column, texts, pair)}")
-    return "", ""
+    return "", ones
 
 
 def _distinct(name: str, column: str) -> set[Any]:

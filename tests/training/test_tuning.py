@@ -109,6 +109,11 @@ def test_what_the_fields_of_a_sweep_s_rows_follow_from_must_be_there_and_be_of_o
             parse(["--config=tune", f"--{given}"], False, lambda config, over=over: make_sweep(config, over))
     (tmp_path / "a.txt").write_text("".join(f"{sentence}\n" for sentence in sentences(20)))
     (tmp_path / "b.csv").write_text("question,answer\n" + "".join(f"q{n},a{n}\n" for n in range(20)))
+    for name in "cd":  # files of which one has positives alone
+        rows = "".join(f"q{name}{n},a{name}{n},{int(name == 'c' or n % 2)}\n" for n in range(40))
+        (tmp_path / f"{name}.csv").write_text("question1,question2,is_duplicate\n" + rows)
+    argv = ["--config=tune", f"--data={tmp_path / 'c.csv'},{tmp_path / 'd.csv'}", f"--model={tiny_bert}"]
+    assert parse(argv, needs_workdir=False)[0].data.columns.score == "is_duplicate"
     argv = ["--config=tune", f"--data={tmp_path / 'a.txt'},{tmp_path / 'b.csv'}", f"--model={tiny_bert}"]
     with pytest.raises(UserError, match=r"^data=.*b.csv: has sentences and pairs"):
         parse(argv, needs_workdir=False)
