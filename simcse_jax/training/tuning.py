@@ -406,6 +406,8 @@ def _unknown(values: AbstractSet[Any], column: str) -> str:
     few = sorted({*map(one_line, values)})
     what = f"the column {column!r:.60} holds {', '.join(few[:3])}{' …' * (len(few) > 3)}"
     if all(map(is_number, few)):
+        if not _numbers(values):
+            return f"{what}; write plain numbers, such as 0.85"
         if {*few} == {"-1", "0", "1"}:
             grade = f"set data.columns.score={quote(column)} if -1 is a grade"
             return f"{what}; leave the cells of -1 empty if these pairs have no label, or {grade}"
