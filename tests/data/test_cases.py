@@ -5,6 +5,7 @@ import shutil
 import warnings
 from pathlib import Path
 
+import numpy as np
 import pandas
 import pytest
 from support import DATA, call, lines
@@ -14,8 +15,11 @@ from simcse_jax.bulk.mining.pairs import PairFile
 from simcse_jax.bulk.mining.selection import Choice
 from simcse_jax.config.fields import default_config
 from simcse_jax.data.examples import read_examples
+from simcse_jax.data.files import files_of
 from simcse_jax.data.in_memory import write_examples
 from simcse_jax.errors import UserError
+from simcse_jax.evaluation import beir
+from simcse_jax.huggingface.word_vectors import read_glove
 from simcse_jax.training import tuning
 from simcse_jax.training.reading import read_training_examples
 
@@ -135,6 +139,24 @@ def test_what_mine_writes_is_tuned(tmp_path):
     records = mined(pairs_of(100, texts), corpus_of(texts, model := Fixed()), Choice(3, 0, 20), model)
     (tmp_path / "mined.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
     assert decided(tmp_path / "mined.jsonl")[0] == ["100", "anchor, positive, negative", "", "30"]
+
+
+def test_judgements_of_missing_documents_vectors_as_published_and_files_beside_those_of_macos_are_read():
+    for name, relevant in (("arguana_unknown_document", [2, 1, 1]), ("touche_unknown_zero_document", [1, 1, 1])):
+        with pytest.warns(UserWarning, match=r"not in corpus\.jsonl \(1 of 5\)"):
+            assert beir.read(str(CASES / name)).relevant.tolist() == relevant
+    twice, spaced = CASES / "glove_word_twice_as_in_840B.txt", CASES / "word2vec_header_and_word_with_space.vec"
+    with pytest.warns(UserWarning, match="1"):
+        words, table = read_glove(twice)
+    rows = [line.split(b" ") for line in twice.read_bytes().splitlines()]
+    (word,) = {row[0] for row in rows if [other[0] for other in rows].count(row[0]) > 1}
+    *_, last = (row[1:] for row in rows if row[0] == word)
+    assert len(words) == len(table) == len(rows) and words.count(word.decode()) == 1  # with a row for padding
+    np.testing.assert_array_equal(table[words.index(word.decode())], np.float32(last))
+    with pytest.warns(UserWarning, match="1"):
+        assert len(read_glove(spaced).words) == 9
+    (file,) = files_of(str(CASES / "nli_with_appledouble"))
+    assert Path(file).name == "multinli_1.0_train.jsonl"
 
 
 @pytest.mark.slow

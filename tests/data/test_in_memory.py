@@ -32,7 +32,7 @@ def test_examples_are_read_as_those_of_a_file_and_what_is_no_data_is_refused(tmp
         ([("a", "b", np.ones(2))], "data: item 0 is"),
         ([("first", "second", "score"), *[("a", "b", "0.5")] * 2], "data: item 0: the third field"),  # `csv.reader`'s
         ([*[("a", "b", "85%")] * 2, ("a", "b", "n/a")], "data: item 0: the third field"),
-        ([*[("a", "b", "neutral")] * 2, ("a", "b", "NA")], "data: item 2: the third field"),
+        ([*[("a", "b", "neutral")] * 2, ("a", "b", "maybe")], "data: item 2: the third field"),
         (pyarrow.table(COLUMNS).to_batches(), "data: item 0 is"),
         ({"train": pandas.DataFrame(COLUMNS)}, "data: a dictionary of tables (train)"),
         (datasets.DatasetDict(train=datasets.Dataset.from_dict(COLUMNS)), "data: a dictionary of tables (train)"),
