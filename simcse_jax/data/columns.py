@@ -55,14 +55,13 @@ SCORED_APART = (
     ("positive_score", "negative_scores"),
 )
 SCORED_TOGETHER = ("scores", "score", "labels", "label")
-# Columns that number the rows; and the last words of others that do, unless they are needed: `text_id` is Indonesian.
-NUMBERING = {"", "no", "nr", "row", "id", "idx", "index", "guid", "uid", "uuid", "pid", "qid", "pairid", "docid"}
-NUMBERING |= {"queryid", "passageid"}
+# The last words of columns that number the rows, unless these are needed: `text_id` is Indonesian.
 IDENTIFIERS = {"id", "ids", "idx", "index", "nr", "guid", "uid", "uuid", "pid", "qid", "pairid", "docid"}
+NUMBERING = IDENTIFIERS - {"ids"} | {"", "no", "row", "queryid", "passageid"}  # names that surely number the rows
 # Columns of metadata, read as sentences only if mapped, or if there is nothing else.
 METADATA = {"genre", "source", "lang", "language", "url", "uri", "link", "date", "time", "timestamp", "year", "split"}
 METADATA |= {"category", "topic", "domain", "dataset", "subset", "type", "tag", "tags", "author", "file", "filename"}
-METADATA |= {"labels", "scores", "negativerows", *(re.sub("_", "", name) for name in itertools.chain(*SCORED_APART))}
+METADATA |= {"labels", "scores", "negativerows", *(name.replace("_", "") for name in itertools.chain(*SCORED_APART))}
 LOOKED_AT = 1000  # rows examined to see whether a column chosen without its name holds sentences
 MANY = 12  # in this many rows, sentences are rarely all alike
 NOT_SENTENCES: dict[str, Callable[[str], object]] = {  # if all cells of a column match

@@ -144,7 +144,7 @@ def _in_pieces(tables: Iterable[pyarrow.Table]) -> Iterator[pyarrow.Table]:
 
 
 def _plain(kind: pyarrow.DataType) -> pyarrow.DataType:
-    """The type that is written: categories are their values, and texts and lists are of one type each."""
+    """The type that is written: categories become their values, and all texts, and all lists, get one type."""
     types = pyarrow.types
     if types.is_dictionary(kind):
         return _plain(kind.value_type)

@@ -46,7 +46,7 @@ def parse_label(value: object, where: str) -> int | None:
     """A label's index in `LABELS`; None for a pair without a label (-1, "-", empty, None, NaN or "not entailment").
 
     Args:
-      value: a name in any case, or a number, perhaps as text, also 1.0, as pandas writes 1 beside gaps. For a
+      value: a name in any case, or a number, perhaps as text, also 1.0, as pandas writes 1 in a column with gaps. For a
         `NamedLabel`, its name decides.
     """
     text = ""

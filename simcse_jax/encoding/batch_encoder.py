@@ -47,7 +47,7 @@ class BatchEncoder:
         return [Sentence(row, ids, cut.get(row, 0)) for row, ids in enumerate(tokens)]
 
     def first_tokens(self, texts: Sequence[str], most: int) -> list[str]:
-        """As much of each text as its first `most` tokens are of, special ones not counted."""
+        """The beginning of each text: its first `most` tokens, special ones not counted."""
         return self._embedder.tokenizer.first_tokens(texts, most)
 
     def row_length(self, sentence: Sentence) -> int:

@@ -134,7 +134,7 @@ class Tokenizer:
         return np.array(encoding.ids, np.int32)
 
     def first_tokens(self, texts: Sequence[str], most: int) -> list[str]:
-        """As much of each text as its first `most` tokens are of, special ones not counted; all of a shorter one."""
+        """The beginning of each text: its first `most` tokens, special ones not counted; all of a shorter text."""
         encode = functools.partial(self._backend.encode_batch, add_special_tokens=False)
         encodings = self._encodings(texts, most, encode)
         return [

@@ -44,7 +44,7 @@ class Encoder(Protocol):
         """Texts, or pairs, as tokens: T `ids` of each, and how many were `cut` off, as `encoding.batching.Sentence`."""
 
     def first_tokens(self, texts: Sequence[str], most: int) -> list[str]:
-        """As much of each text as its first `most` tokens are of."""
+        """The beginning of each text: its first `most` tokens."""
 
     def row_length(self, sentence: Any) -> int:
         """The length of the rows that a sentence needs."""
@@ -293,7 +293,7 @@ class Service:
         return found
 
     async def _first_tokens(self, texts: Sequence[str], most: int, encoder: Encoder) -> list[str]:
-        """As much of each text as its first tokens are of."""
+        """The beginning of each text: its first `most` tokens."""
         loop, size = asyncio.get_running_loop(), most * CHARACTERS_PER_TOKEN
         found: list[str] = []
         for start in range(0, len(texts), TOKENIZED_AT_ONCE):
@@ -328,7 +328,7 @@ class Service:
 
 
 def _first_tokens(texts: Sequence[str], most: int, size: int, encoder: Encoder) -> list[str]:
-    """As much of each text as its first tokens are of; more than `size` characters are read only if they need it."""
+    """The beginnings of texts, as `Encoder.first_tokens`; reads over `size` characters only of texts that need it."""
     firsts = encoder.first_tokens([text[:size] for text in texts], most)
     return [
         first if len(first) < size or size >= len(text) else _first_tokens([text], most, 2 * size, encoder)[0]

@@ -356,7 +356,8 @@ def values_of(name: str, columns: Mapping[str, str]) -> tuple[str, str]:
     chosen = choose_columns(names, columns, where, ordered)
     if len(chosen.places) == 2:
         pair = [names[place] for place in chosen.places]
-        for column, texts in numbers_beside(name, chosen).items():
+        if numbers_of_column := numbers_beside(name, chosen):
+            column, texts = next(iter(numbers_of_column.items()))
             raise UserError(f"{where}: its column {column!r:.60} {perhaps_scores(column, texts, pair)}")
     return "", ones
 
