@@ -18,9 +18,9 @@ import numpy as np
 
 from simcse_jax import SimCSE
 from simcse_jax.commands.command_line import Parser, run_command
-from simcse_jax.encoding.quantization import Quantization, ranges_of
 from simcse_jax.evaluation import retrieval, sts
-from simcse_jax.evaluation.tasks import TASKS
+from simcse_jax.tasks import TASKS
+from simcse_jax.vectors.quantization import Quantization, ranges_of
 
 MEASURES = ("ndcg@10", "recall@10")
 SIZES = (384, 128, 64)

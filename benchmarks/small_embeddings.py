@@ -18,13 +18,13 @@ import numpy as np
 from simcse_jax import SimCSE
 from simcse_jax.commands.command_line import Parser, run_command
 from simcse_jax.data.sentences import read_sentences
-from simcse_jax.encoding.quantization import Quantization, ranges_of
 from simcse_jax.errors import installed
 from simcse_jax.index import folder as index_folder
 from simcse_jax.index import lance_build
 from simcse_jax.index.embedding_files import EmbeddingFiles
 from simcse_jax.index.index import Index, Result
 from simcse_jax.index.lance import LanceIndex, Wanted
+from simcse_jax.vectors.quantization import Quantization, ranges_of
 
 K = 10
 ROUNDS = 3

@@ -13,7 +13,7 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.utils.shared import Shared
 
 from simcse_jax import SimCSE
-from simcse_jax.encoding.parquet import schema_of
+from simcse_jax.vectors.parquet import schema_of
 
 MODEL, INPUT, OUTPUT, *OPTIONS = sys.argv[1:]
 

@@ -17,7 +17,7 @@ from pyspark import TaskContext
 from pyspark.sql import SparkSession
 
 from simcse_jax import SimCSE
-from simcse_jax.encoding.parquet import schema_of
+from simcse_jax.vectors.parquet import schema_of
 
 MODEL, INPUT, OUTPUT = sys.argv[1:]
 

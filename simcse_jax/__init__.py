@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from simcse_jax.version import __version__
+from simcse_jax.host.version import __version__
 
 if TYPE_CHECKING:
     from simcse_jax.api import Run, encode, evaluate, mine, sweep, train

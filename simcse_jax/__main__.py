@@ -7,7 +7,7 @@ from pathlib import Path
 from simcse_jax.commands.command_line import PACKAGE, SCRIPT, module_of, run_command
 from simcse_jax.errors import UserError, near
 from simcse_jax.host import huge_pages
-from simcse_jax.version import __version__
+from simcse_jax.host.version import __version__
 
 COMMANDS = {
     "train": "train a sentence encoder by a recipe, and score it",

@@ -27,16 +27,6 @@ from simcse_jax.encoding.arguments import (
 )
 from simcse_jax.encoding.batch_encoder import BatchEncoder
 from simcse_jax.encoding.embedder import Embedder, Encoded, Weights, check_finite, warn_of_cut
-from simcse_jax.encoding.quantization import (
-    SCALAR,
-    Clipped,
-    Precision,
-    checked_ranges,
-    chosen_ranges,
-    quantize,
-    read_ranges,
-    warn_of_few,
-)
 from simcse_jax.encoding.tokens import TokenEncoder
 from simcse_jax.errors import UserError, no_such
 from simcse_jax.host.progress import Progress
@@ -53,13 +43,23 @@ from simcse_jax.index.lance import LanceIndex
 from simcse_jax.index.lance import check_options as check_lance_options
 from simcse_jax.index.options import Backend, SearchOptions, check_precision, check_search
 from simcse_jax.index.placed import Storage
-from simcse_jax.index.similarity import similarities
 from simcse_jax.models.config import DTYPES, SIMILARITIES
 from simcse_jax.models.head import PREFIX
 from simcse_jax.models.modules import PREFIX as MODULES
 from simcse_jax.runs import exporting
 from simcse_jax.runs.card_fields import CardFields, card_fields
 from simcse_jax.runs.loading import load_model
+from simcse_jax.vectors.quantization import (
+    SCALAR,
+    Clipped,
+    Precision,
+    checked_ranges,
+    chosen_ranges,
+    quantize,
+    read_ranges,
+    warn_of_few,
+)
+from simcse_jax.vectors.similarity import similarities
 
 Several = list[str] | tuple[str, ...]
 Texts = str | Iterable[str]
@@ -242,7 +242,7 @@ class SimCSE:
           truncate_dim: keeps so many elements, after all modules; None takes the model's own. Only
             `normalize_to_unit=True` gives what is left unit length.
           precision: int8 or uint8, a byte an element; binary or ubinary, a bit an element, eight of them a byte; as
-            sentence-transformers has them (`simcse_jax.encoding.quantization`).
+            sentence-transformers has them (`simcse_jax.vectors.quantization`).
           ranges: for int8 and uint8, the smallest and the largest value of each element, (2, D), or a file with them
             (`read_ranges` there); None takes those of these embeddings. Only equal ranges can be compared.
           show_progress_bar: on standard error: a bar on a terminal, elsewhere a line every half minute.

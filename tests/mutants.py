@@ -18,7 +18,7 @@ from coverage import CoverageData
 
 ROOT = Path(__file__).resolve().parent.parent
 CACHE = ROOT / ".cache" / "mutants"
-ROOMS = ("models", "objectives", "training", "data", "encoding", "index", "evaluation", "runs")
+ROOMS = ("models", "objectives", "training", "data", "vectors", "encoding", "index", "evaluation", "runs")
 TURNED = dict(Lt="LtE", Gt="GtE", Eq="NotEq", In="NotIn", Is="IsNot", And="Or", Add="Sub", Mult="Div")
 TURNED |= {other: name for name, other in TURNED.items()} | {"FloorDiv": "Div", "Mod": "Mult", "Pow": "Mult"}
 COLLECTIVES = ("psum", "pmean", "pmax", "all_gather", "gather", "stop_gradient")

@@ -13,9 +13,9 @@ from support import DATA, PROMPTS, sentences, write_model
 
 from simcse_jax import SimCSE
 from simcse_jax.encoding.embedder import make_embed, to_unit
-from simcse_jax.encoding.quantization import quantize, ranges_of
 from simcse_jax.errors import UserError
 from simcse_jax.huggingface.resolve import resolve
+from simcse_jax.vectors.quantization import quantize, ranges_of
 
 
 @pytest.fixture(scope="module")

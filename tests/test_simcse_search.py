@@ -11,8 +11,8 @@ import pytest
 from support import PROMPTS, sentences
 
 from simcse_jax import SimCSE
-from simcse_jax.encoding.quantization import ranges_of
 from simcse_jax.errors import UserError
+from simcse_jax.vectors.quantization import ranges_of
 
 
 @pytest.fixture(scope="module")

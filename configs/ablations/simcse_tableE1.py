@@ -30,7 +30,7 @@ from simcse_jax.configs.ablations.simcse_table5 import (
     UNSUP_ROBERTA_LARGE,
     published,
 )
-from simcse_jax.evaluation.tasks import TRANSFER
+from simcse_jax.tasks import TRANSFER
 from simcse_jax.training.sweeps.variants import Variant, as_recipe, sweep_defaults
 
 COLUMNS = (*TRANSFER, "transfer_avg")

@@ -41,7 +41,7 @@ from simcse_jax.configs import (
     sncse,
     unsup_bert,
 )
-from simcse_jax.evaluation.tasks import TASKS
+from simcse_jax.tasks import TASKS
 from simcse_jax.training.sweeps.variants import Variant, as_recipe, sweep_defaults
 
 SENTENCES, LINES = 9600, 30  # of the epoch; of a document, about

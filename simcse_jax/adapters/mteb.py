@@ -26,8 +26,8 @@ from simcse_jax.evaluation.evaluator import Embed, encode_once, titled
 from simcse_jax.host.storage import sha256
 from simcse_jax.huggingface.public_names import is_hub_id, public_value
 from simcse_jax.huggingface.sentence_transformers import DOCUMENT_PROMPTS
-from simcse_jax.index.similarity import pairwise, similarities
 from simcse_jax.simcse import SimCSE
+from simcse_jax.vectors.similarity import pairwise, similarities
 
 if TYPE_CHECKING:
     from mteb import TaskMetadata

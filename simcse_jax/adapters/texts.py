@@ -7,10 +7,10 @@ from typing import Any, TypedDict
 import numpy as np
 from numpy.typing import ArrayLike
 
-from simcse_jax.encoding.quantization import SCALAR, Precision, read_ranges
 from simcse_jax.errors import UserError
 from simcse_jax.host.storage import sha256
 from simcse_jax.simcse import SimCSE
+from simcse_jax.vectors.quantization import SCALAR, Precision, read_ranges
 
 
 class TextOptions(TypedDict, total=False):
@@ -58,7 +58,7 @@ def check_ranges(options: TextOptions) -> None:
     if precision in SCALAR and options.get("ranges") is None:
         raise UserError(
             f"precision {precision}: give ranges= too, so that queries and documents have the same; "
-            "simcse_jax.encoding.quantization.ranges_of finds them in some embeddings"
+            "simcse_jax.vectors.quantization.ranges_of finds them in some embeddings"
         )
 
 

@@ -15,10 +15,10 @@ from typing import IO, Any
 
 import numpy as np
 
-from simcse_jax.encoding.parquet import rows_table, schema_of
 from simcse_jax.errors import UserError
 from simcse_jax.host.hidden import RANGES, begun
 from simcse_jax.host.storage import read_json, replace, replacing_file, write_atomically, writing
+from simcse_jax.vectors.parquet import rows_table, schema_of
 
 PAIR_KINDS = (".jsonl", ".parquet")
 AT_ONCE = 1 << 13  # rows of a .parquet that are written together

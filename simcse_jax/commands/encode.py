@@ -35,7 +35,7 @@ from simcse_jax.host.storage import Folder, is_remote, local_path
 if TYPE_CHECKING:
     from simcse_jax.bulk.embeddings.encoder import Options
     from simcse_jax.data.sentences import SentenceFiles
-    from simcse_jax.encoding.quantization import Ranges
+    from simcse_jax.vectors.quantization import Ranges
 
 BESIDE = f"{{}}.{RANGES}"  # a file next to a .npy of bytes or bits
 # New names of options, by their earlier names.
@@ -86,13 +86,13 @@ def given_ranges(args: argparse.Namespace) -> "Ranges | None":
       UserError: naming what cannot be read.
     """
     if args.ranges is not None:
-        from simcse_jax.encoding.quantization import read_ranges
+        from simcse_jax.vectors.quantization import read_ranges
 
         return read_ranges(args.ranges)
     if args.calibration is None:
         return None
-    from simcse_jax.encoding.quantization import merged, ranges_of
     from simcse_jax.index.embedding_files import EmbeddingFiles
+    from simcse_jax.vectors.quantization import merged, ranges_of
 
     return merged(ranges_of(batch.embeddings) for batch in EmbeddingFiles(args.calibration).batches())
 
@@ -217,8 +217,8 @@ def encode_file(
     """Encodes the rows from `first` up to, but without, `end` that are not done yet, and writes the output."""
     from simcse_jax.bulk.embeddings.encoder import Encoder
     from simcse_jax.bulk.resumable import PartialEmbeddings
-    from simcse_jax.encoding.quantization import Clipped, Quantization, dtype_of
     from simcse_jax.host.progress import Progress
+    from simcse_jax.vectors.quantization import Clipped, Quantization, dtype_of
 
     encoder = Encoder(options_of(args))
     about = {"--data": fingerprint, **encoder.about(), "--save-every": args.save_every}

@@ -24,7 +24,10 @@ from simcse_jax.commands.command_line import (
 )
 from simcse_jax.config.checks import check_postprocess
 from simcse_jax.errors import UserError, no_such
-from simcse_jax.evaluation.tasks import (
+from simcse_jax.host.names import split_label
+from simcse_jax.host.outputs import output_file, printing
+from simcse_jax.host.storage import local_path, read_json
+from simcse_jax.tasks import (
     AGGREGATIONS,
     CUTOFFS,
     MEASURES,
@@ -39,9 +42,6 @@ from simcse_jax.evaluation.tasks import (
     TRANSFER,
     USUAL,
 )
-from simcse_jax.host.names import split_label
-from simcse_jax.host.outputs import output_file, printing
-from simcse_jax.host.storage import local_path, read_json
 
 if TYPE_CHECKING:
     import numpy as np

@@ -28,11 +28,11 @@ from simcse_jax.commands.command_line import (
 from simcse_jax.config.checks import check_postprocess
 from simcse_jax.errors import UserError, require
 from simcse_jax.evaluation.plotting import short_names, unique
-from simcse_jax.evaluation.tasks import MEASURES, POSTPROCESSING, RETRIEVAL, TASKS
 from simcse_jax.host.names import split_label
 from simcse_jax.host.outputs import output_folder, printing
 from simcse_jax.host.progress import doing
 from simcse_jax.host.storage import as_path, local_path
+from simcse_jax.tasks import MEASURES, POSTPROCESSING, RETRIEVAL, TASKS
 
 if TYPE_CHECKING:
     from simcse_jax.evaluation.analysis.sentences import Sample

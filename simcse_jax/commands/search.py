@@ -295,7 +295,7 @@ def _check_kept(model: "SimCSE", folder: str | None, kept: Kept) -> None:
     """Refuses to go on with an index that keeps something else."""
     import numpy as np
 
-    from simcse_jax.encoding.quantization import read_ranges
+    from simcse_jax.vectors.quantization import read_ranges
 
     if model.index is None or kept.precision is None:
         return
@@ -372,10 +372,10 @@ def build_index(arguments: Sequence[str]) -> None:
     add_dtype(parser, only="--model")
     add_truncation(parser, only="--model")
     args = parser.parse_args(list(arguments))
-    from simcse_jax.encoding.quantization import read_ranges
     from simcse_jax.index.embedding_files import EmbeddingFiles
     from simcse_jax.index.lance import Wanted
     from simcse_jax.index.lance_build import build, check_folder
+    from simcse_jax.vectors.quantization import read_ranges
 
     folder = check_folder(args.output, args.embeddings)
     files = EmbeddingFiles(args.embeddings)

@@ -12,11 +12,11 @@ from simcse_jax.config.source_fields import check_sources
 from simcse_jax.data.labels import LABELS
 from simcse_jax.data.rows import is_text
 from simcse_jax.errors import UserError, nearest, no_such
-from simcse_jax.evaluation.tasks import POSTPROCESSING
 from simcse_jax.field import Field
 from simcse_jax.models.config import MASK, MASK_TOKEN, MASKED, REPEATED, SEVERAL_LAYERS
 from simcse_jax.models.head import HEADS
 from simcse_jax.objectives.registry import OBJECTIVES, needing, trained
+from simcse_jax.tasks import POSTPROCESSING
 
 # Sections that have no effect where nothing is trained.
 OF_TRAINING = ("data.", "objective.", "matryoshka.", "projector.", "teacher.", "views.", "train.")

@@ -13,7 +13,6 @@ from simcse_jax.config.source_fields import SOURCE_FIELDS, SOURCE_SECTIONS
 from simcse_jax.data.augment import AUGMENTATIONS
 from simcse_jax.data.examples import POSITIVES
 from simcse_jax.data.scores import read_range
-from simcse_jax.evaluation.tasks import DEVELOPMENT, EXTRA, POSTPROCESSING, PROTOCOLS, RETRIEVAL, TASKS
 from simcse_jax.field import (
     BELOW_ONE,
     Field,
@@ -46,6 +45,7 @@ from simcse_jax.models.config import (
 from simcse_jax.models.head import HEADS
 from simcse_jax.objectives.objective import Objective
 from simcse_jax.objectives.registry import BUILT_IN, OBJECTIVES, add, check_known, needing
+from simcse_jax.tasks import DEVELOPMENT, EXTRA, POSTPROCESSING, PROTOCOLS, RETRIEVAL, TASKS
 
 OPTIMIZERS = {"adamw": "decay rates 0.9 and 0.999", "rmsprop": "decay rate 0.9, no momentum"}
 SCHEDULES = {  # see training/learning_rate.py

@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from simcse_jax.data.sentences import only_column
-from simcse_jax.encoding.quantization import Precision, check_no_codes
 from simcse_jax.errors import UserError, broken, nearest
 from simcse_jax.models.config import POOLERS, pooler_of
+from simcse_jax.vectors.quantization import Precision, check_no_codes
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -17,7 +17,7 @@ from simcse_jax.evaluation import sts
 from simcse_jax.evaluation.beir import Collection
 from simcse_jax.evaluation.evaluator import Embed, by_task, encode_once
 from simcse_jax.evaluation.retrieval import BEST, Retrieval, score, sides
-from simcse_jax.evaluation.tasks import MEASURES
+from simcse_jax.tasks import MEASURES
 
 RESAMPLES = 1000
 INTERVAL = (2.5, 97.5)  # percent

@@ -17,8 +17,8 @@ from simcse_jax.evaluation.analysis import spectrum
 from simcse_jax.evaluation.analysis.isotropy import normalize
 from simcse_jax.evaluation.analysis.spectrum import Spectrum
 from simcse_jax.evaluation.evaluator import Embed, Encode, by_task, encode_once
-from simcse_jax.evaluation.tasks import GEOMETRY
 from simcse_jax.host.storage import local_path
+from simcse_jax.tasks import GEOMETRY
 
 SPLITS = ("dev", "test", "all")
 POSITIVE = 4.0  # pairs rated above it are positives

@@ -21,13 +21,13 @@ from simcse_jax.evaluation import beir, ranking, sts
 from simcse_jax.evaluation.beir import Collection
 from simcse_jax.evaluation.evaluator import Embed, Encode, Retriever, encode_once, titled
 from simcse_jax.evaluation.significance import paired_p
-from simcse_jax.evaluation.tasks import MEASURES, USUAL
 from simcse_jax.host.progress import doing
 from simcse_jax.host.storage import local_path
 from simcse_jax.index.index import LARGE, SMALL
 from simcse_jax.index.placed import Storage, stored
-from simcse_jax.index.similarity import prepared
 from simcse_jax.index.top_k import Block, top_k
+from simcse_jax.tasks import MEASURES, USUAL
+from simcse_jax.vectors.similarity import prepared
 
 BEST = 100  # the highest score
 ROUNDING = 1e-9  # by which nDCG may be above it

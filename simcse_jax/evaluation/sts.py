@@ -24,8 +24,8 @@ from simcse_jax.data.separated import read_separated, read_tabs
 from simcse_jax.data.sts import COLUMNS, HEADERS, PLACES, SINGLE_FILES, SUBSETS, files_of_task, read_places, read_year
 from simcse_jax.errors import UserError
 from simcse_jax.evaluation.evaluator import Embed, Encode, by_task, encode_once
-from simcse_jax.evaluation.tasks import AGGREGATIONS, EXTRA, METRICS, TASKS
 from simcse_jax.host.storage import local_path, sha256
+from simcse_jax.tasks import AGGREGATIONS, EXTRA, METRICS, TASKS
 
 TITLES = {"STSBenchmark": "STS-B", "SICKRelatedness": "SICK-R"}  # where the paper's table has another name
 # The keys next to the tasks in a result file.

@@ -6,7 +6,7 @@ import platform
 import tempfile
 import traceback
 
-from simcse_jax.version import __version__
+from simcse_jax.host.version import __version__
 
 PACKAGES = ("jax", "jaxlib", "flax", "numpy", "tokenizers", "safetensors", "pyarrow", "orbax-checkpoint")
 

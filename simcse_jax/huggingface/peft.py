@@ -12,6 +12,7 @@ import numpy as np
 
 from simcse_jax.errors import UserError, nearest
 from simcse_jax.host.storage import local_path, read_json, sha256, write_json
+from simcse_jax.host.version import __version__
 from simcse_jax.huggingface.load import Pretrained
 from simcse_jax.huggingface.tokenizer import MARKER
 from simcse_jax.huggingface.weight_files import read_safetensors, write_safetensors
@@ -19,7 +20,6 @@ from simcse_jax.huggingface.weight_names import NAMES, as_float32, normalize_nam
 from simcse_jax.models import lora
 from simcse_jax.models.arrays import AnyArray
 from simcse_jax.models.config import EncoderConfig, Lora, Site
-from simcse_jax.version import __version__
 
 CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 BASE = "base_model_name_or_path"  # in CONFIG

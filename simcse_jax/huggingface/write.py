@@ -8,6 +8,7 @@ import numpy as np
 
 from simcse_jax.errors import UserError
 from simcse_jax.host.storage import read_json, write_json
+from simcse_jax.host.version import __version__
 from simcse_jax.huggingface.load import NEEDS_MODULES, Pretrained
 from simcse_jax.huggingface.module_folders import CONFIG, cnn_module, pooling_for, relu_module, word_weights_module
 from simcse_jax.huggingface.sentence_transformers import LISTING, POOLING_SWITCHES, SETTINGS_FILE, Kind
@@ -21,7 +22,6 @@ from simcse_jax.models.convolutions import PREFIX as CONVOLUTIONS
 from simcse_jax.models.model_types import MODEL_TYPES, for_transformers
 from simcse_jax.models.modules import PREFIX as MODULES
 from simcse_jax.models.parameters import WORD_EMBEDDING, subset
-from simcse_jax.version import __version__
 
 TYPES = "sentence_transformers.models"  # all versions of sentence-transformers find their modules here
 CONFIG_FILES = {Kind.CNN: CONFIG}  # of a module's fields; config.json for the others

@@ -23,10 +23,10 @@ import ml_dtypes
 import numpy as np
 from jaxtyping import Float, Float32, Int64
 
-from simcse_jax.encoding.quantization import Quantization, Ranges
 from simcse_jax.index.placed import DTYPES, Placed
-from simcse_jax.index.similarity import PRODUCTS, norm_order, similarities
 from simcse_jax.index.top_k import MAX_QUERIES, Block, top_k
+from simcse_jax.vectors.quantization import Quantization, Ranges
+from simcse_jax.vectors.similarity import PRODUCTS, norm_order, similarities
 
 RESCORE = 4  # candidates per result; docs/background/search.md says how many of the nearest rows this finds
 CODES = ("int8", "binary")

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from jaxtyping import Float, Int64
 
-from simcse_jax.encoding.parquet import MAKER
 from simcse_jax.errors import UserError, reason, why
 from simcse_jax.host.hidden import MANIFEST, PLAN, dot_before, is_hidden
 from simcse_jax.host.storage import Folder, as_path, read_json
 from simcse_jax.index.identity import ModelIdentity, read_identity
+from simcse_jax.vectors.parquet import MAKER
 
 if TYPE_CHECKING:
     import pyarrow

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float32, Int64, Shaped
 
-from simcse_jax.encoding.quantization import Quantization
+from simcse_jax.vectors.quantization import Quantization
 
 
 class FaissSearch:

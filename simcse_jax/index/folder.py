@@ -24,10 +24,10 @@ from jaxtyping import Shaped
 from simcse_jax.errors import UserError, reason, why
 from simcse_jax.host.locks import LOCK, held
 from simcse_jax.host.storage import is_of_macos, is_remote, local_path, read_json, write_atomically
+from simcse_jax.host.version import __version__
 from simcse_jax.index import identity
 from simcse_jax.index.identity import ModelIdentity
 from simcse_jax.index.index import Index
-from simcse_jax.version import __version__
 
 ABOUT = "index.json"
 UNFINISHED = (f".{ABOUT}.tmp", f"{ABOUT}.tmp")  # left by a kill; the latter by an earlier version

@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from simcse_jax.encoding.quantization import Ranges, checked_ranges
 from simcse_jax.errors import UserError
 from simcse_jax.host.storage import Folder, sha256
 from simcse_jax.index.candidates import CODES
+from simcse_jax.vectors.quantization import Ranges, checked_ranges
 
 FORMAT, SMALL_FORMAT = 1, 2  # of float32; of bytes and bits, which earlier versions cannot read
 DAMAGED = "{}: damaged; build the index again"

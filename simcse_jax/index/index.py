@@ -12,7 +12,15 @@ from jaxtyping import Float, Float32, Int, Shaped
 from simcse_jax.devices.backend import check_fork
 from simcse_jax.devices.mesh import data_mesh
 from simcse_jax.devices.processes import agree
-from simcse_jax.encoding.quantization import (
+from simcse_jax.errors import UserError
+from simcse_jax.host.storage import sha256
+from simcse_jax.index.candidates import CODES, RESCORE, Found, quantization_for, refined_top_k, rescored, vectors_in
+from simcse_jax.index.faiss import FaissSearch
+from simcse_jax.index.identity import ModelIdentity
+from simcse_jax.index.options import Backend, check_precision, check_search
+from simcse_jax.index.placed import Placed, Storage
+from simcse_jax.index.top_k import Block, decoding_of, top_k
+from simcse_jax.vectors.quantization import (
     Clipped,
     Quantization,
     Ranges,
@@ -21,15 +29,7 @@ from simcse_jax.encoding.quantization import (
     merged,
     ranges_of,
 )
-from simcse_jax.errors import UserError
-from simcse_jax.host.storage import sha256
-from simcse_jax.index.candidates import CODES, RESCORE, Found, quantization_for, refined_top_k, rescored, vectors_in
-from simcse_jax.index.faiss import FaissSearch
-from simcse_jax.index.identity import ModelIdentity
-from simcse_jax.index.options import Backend, check_precision, check_search
-from simcse_jax.index.placed import Placed, Storage
-from simcse_jax.index.similarity import aligned, check_similarity, compared, empty, prepared
-from simcse_jax.index.top_k import Block, decoding_of, top_k
+from simcse_jax.vectors.similarity import aligned, check_similarity, compared, empty, prepared
 
 LARGE, SMALL = 1 << 17, 1 << 12  # rows of a block: as many large blocks as possible, then small ones
 ROUNDING = 1e-6  # of a cosine in float32

@@ -15,7 +15,7 @@ int8        `code`, a byte an element; `bits`, a bit an element   by the bits th
 binary      `bits`                                                the same
 
 LanceDB compares bits but not bytes, so an index of int8 has bits too. Its candidates are then scored as elsewhere: the
-query in float32 with the decoded row (`encoding.quantization`).
+query in float32 with the decoded row (`vectors.quantization`).
 """
 
 import contextlib
@@ -28,15 +28,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from jaxtyping import Float, Int64, Shaped
 
-from simcse_jax.encoding.quantization import (
-    Clipped,
-    Quantization,
-    Ranges,
-    check_calibration,
-    merged,
-    ranges_of,
-    warn_of_few,
-)
 from simcse_jax.errors import UserError, reason, require
 from simcse_jax.host.storage import Folder, as_path, is_remote, read_json
 from simcse_jax.index import identity
@@ -45,7 +36,16 @@ from simcse_jax.index.folder import ABOUT
 from simcse_jax.index.identity import ModelIdentity
 from simcse_jax.index.index import ROUNDING, Result
 from simcse_jax.index.options import check_precision
-from simcse_jax.index.similarity import prepared
+from simcse_jax.vectors.quantization import (
+    Clipped,
+    Quantization,
+    Ranges,
+    check_calibration,
+    merged,
+    ranges_of,
+    warn_of_few,
+)
+from simcse_jax.vectors.similarity import prepared
 
 if TYPE_CHECKING:
     import lancedb

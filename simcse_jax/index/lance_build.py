@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from simcse_jax.encoding.quantization import Clipped
 from simcse_jax.errors import UserError, require
 from simcse_jax.host.locks import LOCK, held
 from simcse_jax.host.progress import Progress
 from simcse_jax.host.storage import Folder, as_path, is_of_macos, is_remote, sha256, write_atomically
+from simcse_jax.host.version import __version__
 from simcse_jax.index import lance
 from simcse_jax.index.embedding_files import Batch, EmbeddingFiles
 from simcse_jax.index.folder import ABOUT, UNFINISHED
 from simcse_jax.index.identity import ModelIdentity, check_maker
-from simcse_jax.version import __version__
+from simcse_jax.vectors.quantization import Clipped
 
 if TYPE_CHECKING:
     import lancedb

@@ -8,7 +8,7 @@ import numpy as np
 from simcse_jax.errors import UserError, require
 from simcse_jax.index.candidates import CODES
 from simcse_jax.index.placed import STORAGES, Storage
-from simcse_jax.index.similarity import PRODUCTS
+from simcse_jax.vectors.similarity import PRODUCTS
 
 MOST = 1024  # candidates per result
 PRECISIONS = ("float32", *CODES)  # that an index can keep

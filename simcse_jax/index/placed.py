@@ -15,10 +15,10 @@ import numpy as np
 from jax.sharding import Mesh
 from jaxtyping import Shaped
 
-from simcse_jax.encoding.quantization import Quantization
 from simcse_jax.errors import UserError
-from simcse_jax.index.similarity import norm_order
 from simcse_jax.index.top_k import Block, on_devices
+from simcse_jax.vectors.quantization import Quantization
+from simcse_jax.vectors.similarity import norm_order
 
 Storage = Literal["float32", "float16", "bfloat16", "int8", "binary"]
 STORAGES = get_args(Storage)

@@ -19,9 +19,9 @@ from jax.sharding import PartitionSpec as P
 from jaxtyping import Array, ArrayLike, Float, Float32, Int, Int32, Int64, Shaped
 
 from simcse_jax.devices.mesh import AXIS, place, replicate, replicated, split_over_examples
-from simcse_jax.encoding.quantization import SCALAR, Quantization
-from simcse_jax.index.similarity import scores as similarity_scores
 from simcse_jax.models.arrays import AnyArray
+from simcse_jax.vectors.quantization import SCALAR, Quantization
+from simcse_jax.vectors.similarity import scores as similarity_scores
 
 MAX_QUERIES = 128  # scored together; fewer are padded to a power of two
 WHOLE = 128  # if a device's part must be padded, to a multiple of this
@@ -104,7 +104,7 @@ def top_k(
       blocks: all rows, in order, on the host or split over devices by `on_devices`.
       recall_target: None for exact. Otherwise `jax.lax.approx_max_k` chooses within each device's part of a block, and
         should find this share of the true results; it is made for TPUs, and exact on a CPU.
-      similarity: of `simcse_jax.index.similarity`; for `cosine` queries and rows have unit length.
+      similarity: of `simcse_jax.vectors.similarity`; for `cosine` queries and rows have unit length.
 
     Returns:
       Scores (Q, k), float32, largest first, -inf where there are fewer rows than k; and the numbers of the rows (Q, k).

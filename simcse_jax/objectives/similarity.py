@@ -5,7 +5,7 @@ from typing import Any
 
 from jaxtyping import Bool, Float, Shaped
 
-from simcse_jax.devices.chunks import in_chunks
+from simcse_jax.objectives.chunks import in_chunks
 from simcse_jax.objectives.lazy import AnyArray, Array, jax, jnp
 
 MEASURES = ("cosine", "dot")  # of the similarity of two embeddings

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 from simcse_jax.config.fields import default_config, flatten, scoring_pooler
 from simcse_jax.errors import UserError
 from simcse_jax.evaluation.sts import TITLES
-from simcse_jax.evaluation.tasks import DEVELOPMENT, MEASURES, RETRIEVAL, TASKS
 from simcse_jax.host.storage import local_path
 from simcse_jax.huggingface.hub import split_name
 from simcse_jax.huggingface.load import Pretrained
@@ -28,6 +27,7 @@ from simcse_jax.models.config import MASK_TOKEN, SIMILARITIES
 from simcse_jax.models.model_types import ROTARY
 from simcse_jax.models.pooling import FIRST_TOKEN
 from simcse_jax.runs.run_files import AGAINST_START, BEST_STEP, FREE, plain
+from simcse_jax.tasks import DEVELOPMENT, MEASURES, RETRIEVAL, TASKS
 
 if TYPE_CHECKING:
     from huggingface_hub import ModelCardData

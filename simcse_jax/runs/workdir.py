@@ -30,6 +30,7 @@ from simcse_jax.config.fields import FIELDS, default_config, flatten, scoring_po
 from simcse_jax.config.sections import Config, Section
 from simcse_jax.errors import UserError, option, why
 from simcse_jax.host.storage import Folder, is_of_macos, read_json, remove, write_atomically
+from simcse_jax.host.version import __version__
 from simcse_jax.huggingface.load import Pretrained
 from simcse_jax.huggingface.peft import base_fingerprint
 from simcse_jax.huggingface.public_names import from_hub
@@ -49,7 +50,6 @@ from simcse_jax.runs.run_files import (
     written_modules,
 )
 from simcse_jax.runs.state import FINGERPRINT, FROZEN_FILE, write_frozen
-from simcse_jax.version import __version__
 
 PACKAGES = (
     *("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "numpy", "scipy", "transformers", "tokenizers"),

@@ -15,12 +15,12 @@ from fastapi.security import HTTPBearer
 from starlette.exceptions import HTTPException
 from starlette.responses import HTMLResponse, Response
 
+from simcse_jax.host.version import __version__
 from simcse_jax.serving import replies, schemas
 from simcse_jax.serving.api_page import page
 from simcse_jax.serving.batcher import Full
 from simcse_jax.serving.prometheus import Metrics
 from simcse_jax.serving.service import Invalid, Service
-from simcse_jax.version import __version__
 
 ABOUT = "Sentence embeddings as in OpenAI's API, search in an index of sentences, and reranking."
 ERRORS: dict[int | str, dict[str, Any]] = {"4XX": {"model": schemas.ErrorBody}, "5XX": {"model": schemas.ErrorBody}}

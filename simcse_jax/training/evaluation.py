@@ -18,9 +18,9 @@ from simcse_jax.evaluation.analysis import last_layer
 from simcse_jax.evaluation.analysis.inputs import evenly, read_data
 from simcse_jax.evaluation.beir import Collection
 from simcse_jax.evaluation.evaluator import Encode, evaluate_all
-from simcse_jax.evaluation.tasks import DEVELOPMENT, EXTRA, RETRIEVAL, TRANSFER
 from simcse_jax.host.storage import local_path, sha256
 from simcse_jax.models.config import EncoderConfig
+from simcse_jax.tasks import DEVELOPMENT, EXTRA, RETRIEVAL, TRANSFER
 
 DEVELOPMENT_SETS = {f"{name}_dev": task for name, task in DEVELOPMENT.items()}  # by the names of their scores
 Extra = sts.Correlation | geometry.Plane

@@ -8,11 +8,11 @@ from jax.sharding import Mesh
 from jax.sharding import PartitionSpec as P
 from jaxtyping import Array, Float
 
-from simcse_jax.devices.chunks import in_chunks
 from simcse_jax.devices.mesh import of_rows
 from simcse_jax.models import parameters, partial
 from simcse_jax.models.parameters import Params
 from simcse_jax.models.sentence_encoder import Graph
+from simcse_jax.objectives.chunks import in_chunks
 from simcse_jax.objectives.rows import Batch, Kept, Settings
 from simcse_jax.runs.state import TrainState
 from simcse_jax.training.loss import Given, Recipe, encode_views, make_rows, products_of, with_copies

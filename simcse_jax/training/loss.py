@@ -16,7 +16,6 @@ from jax.sharding import Mesh
 from jax.sharding import PartitionSpec as P
 from jaxtyping import Array, Bool, Float, Int
 
-from simcse_jax.devices.chunks import in_chunks
 from simcse_jax.devices.mesh import of_rows
 from simcse_jax.models import by_layer, parameters, partial
 from simcse_jax.models.arrays import AnyArray
@@ -29,6 +28,7 @@ from simcse_jax.models.pooling import FIRST_TOKEN, pool
 from simcse_jax.models.products import rounding
 from simcse_jax.models.projector import Projector
 from simcse_jax.models.sentence_encoder import Graph, SentenceEncoder
+from simcse_jax.objectives.chunks import in_chunks
 from simcse_jax.objectives.objective import Embedded, Objective, Term, measured, total
 from simcse_jax.objectives.registry import BUILT_IN
 from simcse_jax.objectives.rows import Batch, Kept, Rows, Settings, dropout_keys

@@ -5,10 +5,10 @@ from typing import Any
 
 from jaxtyping import Array, Float
 
-from simcse_jax.devices.chunks import in_chunks
 from simcse_jax.models import by_layer, parameters
 from simcse_jax.models.parameters import Params
 from simcse_jax.models.sentence_encoder import Graph
+from simcse_jax.objectives.chunks import in_chunks
 from simcse_jax.objectives.objective import Term
 from simcse_jax.objectives.rows import Batch
 from simcse_jax.objectives.tokens import ENCODER, GENERATOR, Network, Tokens

@@ -43,12 +43,12 @@ from simcse_jax.data.sources import Examples, kind_of, split_sources
 from simcse_jax.devices import processes
 from simcse_jax.errors import UserError, option
 from simcse_jax.evaluation.beir import CORPUS, QRELS
-from simcse_jax.evaluation.tasks import RETRIEVAL
 from simcse_jax.host.storage import local_path
 from simcse_jax.huggingface.load import Pretrained
 from simcse_jax.huggingface.sentence_transformers import DOCUMENT_PROMPTS
 from simcse_jax.objectives.registry import needing, trained
 from simcse_jax.runs.loading import load_model
+from simcse_jax.tasks import RETRIEVAL
 from simcse_jax.training.held_out import obstacle, split_rows
 
 LOOKED_AT = 1000  # rows whose lengths are looked at

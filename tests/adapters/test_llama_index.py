@@ -7,8 +7,8 @@ from support import sentences
 from support.later import later, needs
 
 from simcse_jax import SimCSE
-from simcse_jax.encoding.quantization import ranges_of
 from simcse_jax.errors import UserError
+from simcse_jax.vectors.quantization import ranges_of
 
 needs("llama_index", "llama-index-core is not installed (requirements-dev.txt)")
 core = later("llama_index.core")

@@ -4,8 +4,8 @@ from support import sentences
 
 from simcse_jax import SimCSE
 from simcse_jax.adapters.texts import embed_documents, embed_query, fingerprint, open_model, plain
-from simcse_jax.encoding.quantization import ranges_of
 from simcse_jax.errors import UserError
+from simcse_jax.vectors.quantization import ranges_of
 
 
 @pytest.fixture(scope="module")

@@ -14,10 +14,10 @@ from simcse_jax.bulk.embeddings import blocks
 from simcse_jax.bulk.resumable import PartialEmbeddings
 from simcse_jax.commands.command_line import with_new_spellings
 from simcse_jax.commands.encode import parse, renamed
-from simcse_jax.encoding.parquet import MAKER
-from simcse_jax.encoding.quantization import Quantization, quantize, ranges_of, read_ranges
 from simcse_jax.errors import UserError
 from simcse_jax.host.locks import held_next_to
+from simcse_jax.vectors.parquet import MAKER
+from simcse_jax.vectors.quantization import Quantization, quantize, ranges_of, read_ranges
 
 TEXTS = [*sentences(20), "", 'the cat, "a dog"', *sentences(3)]
 

@@ -15,9 +15,9 @@ from simcse_jax.errors import UserError
 from simcse_jax.evaluation import geometry as measures
 from simcse_jax.evaluation import sts
 from simcse_jax.evaluation.postprocess import whitening
-from simcse_jax.evaluation.tasks import TASKS
 from simcse_jax.runs.dynamics import steps_of
 from simcse_jax.simcse import SimCSE
+from simcse_jax.tasks import TASKS
 
 
 def scored(encode, corpus) -> tuple[float, float]:

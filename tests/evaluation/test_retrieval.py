@@ -10,8 +10,8 @@ from support.data import raises
 from simcse_jax.evaluation import beir, retrieval
 from simcse_jax.evaluation.evaluator import Retriever
 from simcse_jax.evaluation.retrieval import Ranking, Retrieval, Sides, search, sides
-from simcse_jax.evaluation.tasks import STORAGES
 from simcse_jax.index.placed import DTYPES
+from simcse_jax.tasks import STORAGES
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,7 @@ import tempfile
 import jax
 
 from simcse_jax.host import report
-from simcse_jax.version import __version__
+from simcse_jax.host.version import __version__
 
 
 def test_a_report_has_the_command_the_versions_and_the_traceback():

@@ -3,12 +3,12 @@ import numpy as np
 import pytest
 
 from simcse_jax.devices.mesh import data_mesh
-from simcse_jax.encoding.quantization import ranges_of
 from simcse_jax.index import candidates
 from simcse_jax.index.candidates import bounds, quantization_for, refined_top_k, rescored, vectors_in
 from simcse_jax.index.placed import DTYPES, Placed
-from simcse_jax.index.similarity import prepared, similarities
 from simcse_jax.index.top_k import Block, decoding_of, top_k
+from simcse_jax.vectors.quantization import ranges_of
+from simcse_jax.vectors.similarity import prepared, similarities
 
 MESH = data_mesh(jax.devices()[:2])
 

@@ -8,9 +8,9 @@ import pytest
 from support.data import raises
 from support.embeddings import MODEL, clustered, write_parquet
 
-from simcse_jax.encoding.parquet import rows_table, schema_of
 from simcse_jax.index import embedding_files
 from simcse_jax.index.embedding_files import EmbeddingFiles
+from simcse_jax.vectors.parquet import rows_table, schema_of
 
 VECTORS = clustered(50)
 

@@ -15,7 +15,7 @@ from support.data import raises
 from simcse_jax.devices.mesh import data_mesh
 from simcse_jax.index import index as index_module
 from simcse_jax.index.index import Index, Result
-from simcse_jax.index.similarity import prepared
+from simcse_jax.vectors.similarity import prepared
 
 DIMENSION = 12
 

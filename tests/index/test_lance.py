@@ -9,13 +9,13 @@ from support.embeddings import MODEL, clustered, write_parquet
 from support.later import needs
 from support.models import edit_json
 
-from simcse_jax.encoding.quantization import Clipped, quantize, ranges_of
 from simcse_jax.index import folder as index_folder
 from simcse_jax.index import lance, lance_build
 from simcse_jax.index.embedding_files import EmbeddingFiles
 from simcse_jax.index.index import Index
 from simcse_jax.index.lance import CODES, UNSAID, Kept, LanceIndex, Wanted, kept_for
-from simcse_jax.index.similarity import prepared, similarities
+from simcse_jax.vectors.quantization import Clipped, quantize, ranges_of
+from simcse_jax.vectors.similarity import prepared, similarities
 
 needs("lancedb", "LanceDB is not installed: pip install 'simcse_jax[lance]'")
 VECTORS = clustered(600)

@@ -12,11 +12,11 @@ from support.later import needs
 from support.models import edit_json
 from support.object_store import NEEDS_GCSFS
 
-from simcse_jax.encoding.quantization import Quantization
 from simcse_jax.host.locks import held
 from simcse_jax.index import lance, lance_build
 from simcse_jax.index.embedding_files import EmbeddingFiles
 from simcse_jax.index.lance import UNSAID, Kept, LanceIndex, Wanted, read_about
+from simcse_jax.vectors.quantization import Quantization
 
 needs("lancedb", "LanceDB is not installed: pip install 'simcse_jax[lance]'")
 VECTORS = clustered(90)

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from simcse_jax.devices.mesh import data_mesh
-from simcse_jax.encoding.quantization import Quantization, ranges_of
 from simcse_jax.index.top_k import MAX_QUERIES, WHOLE, Best, Block, decoded, decoding_of, merge, on_devices, top_k
+from simcse_jax.vectors.quantization import Quantization, ranges_of
 
 MESH = data_mesh(jax.devices()[:2])
 ROWS = np.random.default_rng(0).normal(size=(40, 21)).astype(np.float32)

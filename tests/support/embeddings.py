@@ -5,8 +5,8 @@ from pathlib import Path
 
 import numpy as np
 
-from simcse_jax.encoding.parquet import MAKER
 from simcse_jax.index.identity import ModelIdentity
+from simcse_jax.vectors.parquet import MAKER
 
 MODEL = ModelIdentity("runs/a", "avg", False, 12, "0" * 64)
 

@@ -26,13 +26,13 @@ from simcse_jax.bulk.embeddings.embeddings_folder import (
 from simcse_jax.bulk.embeddings.encoder import Encoder
 from simcse_jax.data.corpus.shared_folder import Plan, check_unchanged, claimed, read_sealed, write_sealed, written_to
 from simcse_jax.data.sentences import SentenceFile
-from simcse_jax.encoding.parquet import rows_table, schema_of
-from simcse_jax.encoding.quantization import PACKED, SCALAR, Clipped, Quantization, dtype_of
 from simcse_jax.errors import UserError
 from simcse_jax.host.hidden import RANGES
 from simcse_jax.host.progress import Progress
 from simcse_jax.host.storage import Folder, is_remote
 from simcse_jax.simcse import TokenEmbeddings
+from simcse_jax.vectors.parquet import rows_table, schema_of
+from simcse_jax.vectors.quantization import PACKED, SCALAR, Clipped, Quantization, dtype_of
 
 SENTENCES = 1 << 14  # encoded at a time
 TOKEN_ROWS = 1 << 10  # sentences whose tokens are encoded at a time and held in memory

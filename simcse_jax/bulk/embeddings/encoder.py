@@ -6,7 +6,9 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, cast
 
 from simcse_jax.encoding.embedder import Encoded
-from simcse_jax.encoding.quantization import (
+from simcse_jax.host.storage import sha256
+from simcse_jax.simcse import EncodedTokens, SimCSE
+from simcse_jax.vectors.quantization import (
     PACKED,
     SCALAR,
     Precision,
@@ -16,8 +18,6 @@ from simcse_jax.encoding.quantization import (
     checked_ranges,
     ranges_of,
 )
-from simcse_jax.host.storage import sha256
-from simcse_jax.simcse import EncodedTokens, SimCSE
 
 CALIBRATED = 1 << 14  # first rows that give the ranges where none are given
 

@@ -13,7 +13,6 @@ from simcse_jax.data.corpus.manifest import corpus_path, is_prepared
 from simcse_jax.data.corpus.prepared import Prepared, texts
 from simcse_jax.data.corpus.shared_folder import hash_file, stamp_of
 from simcse_jax.data.sentences import SentenceFiles
-from simcse_jax.encoding.quantization import Quantization
 from simcse_jax.errors import UserError
 from simcse_jax.host.progress import Progress
 from simcse_jax.host.storage import is_remote, local_path
@@ -24,6 +23,7 @@ from simcse_jax.index.index import Index, Result
 from simcse_jax.index.lance import LanceIndex, check_options, is_lance_index
 from simcse_jax.index.options import SearchOptions
 from simcse_jax.simcse import SimCSE
+from simcse_jax.vectors.quantization import Quantization
 
 AT_ONCE = 1 << 15  # sentences encoded together
 

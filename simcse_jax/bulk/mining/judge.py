@@ -9,8 +9,8 @@ from jaxtyping import Float32
 
 from simcse_jax.encoding.cross_encoder import CrossEncoder
 from simcse_jax.errors import UserError
-from simcse_jax.index.similarity import pairwise
 from simcse_jax.simcse import SimCSE
+from simcse_jax.vectors.similarity import pairwise
 
 
 class Judge(Protocol):

@@ -13,8 +13,8 @@ from simcse_jax.bulk.mining.pairs import Pair, Positives, text_hash
 from simcse_jax.bulk.mining.selection import Choice, select
 from simcse_jax.errors import UserError
 from simcse_jax.index.index import Result
-from simcse_jax.index.similarity import pairwise, prepared
 from simcse_jax.simcse import SimCSE
+from simcse_jax.vectors.similarity import pairwise, prepared
 
 WIDER = 2  # times as many rows are searched if too many had the same text
 

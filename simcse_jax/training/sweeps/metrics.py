@@ -21,8 +21,9 @@ The aggregation of a task's subsets is `all` where none is named, the correlatio
 
 from typing import NamedTuple
 
+from simcse_jax import tasks
 from simcse_jax.config.sections import Config
-from simcse_jax.evaluation import sts, tasks
+from simcse_jax.evaluation import sts
 from simcse_jax.host.storage import local_path
 
 MINUTES, BEST_STEP, STEPS = "training_minutes", "best_step", "steps"

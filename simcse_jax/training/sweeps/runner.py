@@ -19,11 +19,11 @@ from simcse_jax.data.sts import PREFIX, of_task
 from simcse_jax.errors import Preempted, UserError, option
 from simcse_jax.evaluation import transfer_files
 from simcse_jax.evaluation.postprocess import TARGET, TARGET_ALL
-from simcse_jax.evaluation.tasks import EXTRA, RETRIEVAL, TRANSFER
 from simcse_jax.host.storage import is_remote, local_path
 from simcse_jax.objectives.registry import needing
 from simcse_jax.runs.reporters.opening import check_installed
 from simcse_jax.runs.workdir import Workdir
+from simcse_jax.tasks import EXTRA, RETRIEVAL, TRANSFER
 from simcse_jax.training.evaluation import read_extra
 from simcse_jax.training.run import train_and_evaluate
 from simcse_jax.training.sweeps.metrics import (

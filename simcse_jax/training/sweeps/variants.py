@@ -19,8 +19,8 @@ from simcse_jax.config.recipes import running
 from simcse_jax.config.recorded import is_record
 from simcse_jax.config.sections import Config, Section
 from simcse_jax.errors import UserError, nearest, no_such
-from simcse_jax.evaluation.tasks import RETRIEVAL
 from simcse_jax.field import Field, Rule, each_once, field
+from simcse_jax.tasks import RETRIEVAL
 from simcse_jax.training.sweeps.metrics import METRICS, WORDS, is_development, share_data
 
 LONGEST_NAME = 200  # bytes: a folder's name

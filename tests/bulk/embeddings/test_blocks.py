@@ -17,9 +17,9 @@ from simcse_jax.bulk.embeddings.blocks import encode_here, make_block, quantizat
 from simcse_jax.bulk.embeddings.embeddings_folder import Facts, blocks_of, fingerprint, finish, is_made, read_facts
 from simcse_jax.data.corpus.shared_folder import claimed, temporary_of
 from simcse_jax.data.sentences import SentenceFile
-from simcse_jax.encoding.quantization import quantize, ranges_of, read_ranges
 from simcse_jax.host.storage import as_path
 from simcse_jax.simcse import TokenEmbeddings
+from simcse_jax.vectors.quantization import quantize, ranges_of, read_ranges
 
 
 @pytest.fixture

@@ -7,8 +7,8 @@ from simcse_jax.bulk.mining.corpus import Corpus
 from simcse_jax.bulk.mining.miner import check_corpus, check_rows
 from simcse_jax.bulk.mining.pairs import Pair, Positives
 from simcse_jax.bulk.mining.selection import Choice
-from simcse_jax.encoding.quantization import ranges_of
 from simcse_jax.index.index import Index
+from simcse_jax.vectors.quantization import ranges_of
 
 TEXTS = [f"text {number}" for number in range(60)]
 CHOICES = [Choice(3, 0, 4), Choice(4, 2, 30, relative_margin=0.1), Choice(5, 1, 12, max_score=0.5)]

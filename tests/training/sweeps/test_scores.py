@@ -4,7 +4,7 @@ import json
 import pytest
 
 from simcse_jax.config.fields import default_config
-from simcse_jax.evaluation.tasks import MEASURES, TASKS, TRANSFER
+from simcse_jax.tasks import MEASURES, TASKS, TRANSFER
 from simcse_jax.training.sweeps.metrics import METRICS
 from simcse_jax.training.sweeps.runner import Run, extra_of
 from simcse_jax.training.sweeps.scores import comparable, headings, note, read_scores

@@ -7,9 +7,9 @@ import pytest
 from support.data import raises
 from support.recorded import recorded
 
-from simcse_jax.encoding import quantization
-from simcse_jax.encoding.parquet import rows_table, schema_of
-from simcse_jax.encoding.quantization import FEW, PRECISIONS, Clipped, Quantization, dequantize, quantize, ranges_of
+from simcse_jax.vectors import quantization
+from simcse_jax.vectors.parquet import rows_table, schema_of
+from simcse_jax.vectors.quantization import FEW, PRECISIONS, Clipped, Quantization, dequantize, quantize, ranges_of
 
 DIMENSION = 21  # its bits do not fill their last byte
 

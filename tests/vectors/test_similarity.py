@@ -5,8 +5,8 @@ from scipy.spatial.distance import cdist
 from support.data import raises
 
 from simcse_jax.index.index import Index
-from simcse_jax.index.similarity import PART, aligned, compared, empty, pairwise, prepared, scores, similarities
 from simcse_jax.models.config import SIMILARITIES
+from simcse_jax.vectors.similarity import PART, aligned, compared, empty, pairwise, prepared, scores, similarities
 
 A, B = (np.random.default_rng(seed).normal(size=(rows, 6)).astype(np.float32) for seed, rows in ((0, 5), (1, 40)))
 EXPECTED = {"cosine": 1 - cdist(A, B, "cosine"), "dot": A @ B.T}

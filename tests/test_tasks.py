@@ -1,5 +1,5 @@
 from simcse_jax.evaluation import postprocess, sts, transfer, transfer_files
-from simcse_jax.evaluation.tasks import AGGREGATIONS, GRIDS, METRICS, POSTPROCESSING, PROTOCOLS, TASKS, TRANSFER
+from simcse_jax.tasks import AGGREGATIONS, GRIDS, METRICS, POSTPROCESSING, PROTOCOLS, TASKS, TRANSFER
 
 
 def test_names_are_those_of_the_code_and_none_stands_for_two_tasks():

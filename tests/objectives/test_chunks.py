@@ -3,7 +3,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from simcse_jax.devices.chunks import in_chunks
+from simcse_jax.objectives.chunks import in_chunks
 
 pytestmark = [pytest.mark.exact, pytest.mark.optimized]
 

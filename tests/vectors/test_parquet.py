@@ -2,7 +2,7 @@ import json
 
 import numpy as np
 
-from simcse_jax.encoding.parquet import MAKER, rows_table, schema_of
+from simcse_jax.vectors.parquet import MAKER, rows_table, schema_of
 
 
 def test_a_row_has_its_number_embedding_and_text_if_wanted_and_the_metadata_the_model():

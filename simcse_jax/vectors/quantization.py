@@ -24,10 +24,10 @@ import numpy as np
 from jaxtyping import Float, Float32, Int8, Shaped, UInt8
 from numpy.typing import ArrayLike
 
-from simcse_jax.encoding.parquet import QUANTIZATION
 from simcse_jax.errors import UserError, why
 from simcse_jax.host.hidden import RANGES, dot_before
 from simcse_jax.host.storage import Folder, as_path, parse_json, sha256
+from simcse_jax.vectors.parquet import QUANTIZATION
 
 Precision = Literal["float32", "int8", "uint8", "binary", "ubinary"]
 PRECISIONS = get_args(Precision)
@@ -56,9 +56,7 @@ def dtype_of(precision: str) -> np.dtype:
 def check_no_codes(embeddings: np.ndarray) -> None:
     """Refuses bytes, whose elements are numbers of steps, or eight bits."""
     if embeddings.dtype in (np.int8, np.uint8):
-        raise UserError(
-            f"embeddings of type {embeddings.dtype}: encoding.quantization.dequantize makes numbers of them"
-        )
+        raise UserError(f"embeddings of type {embeddings.dtype}: vectors.quantization.dequantize makes numbers of them")
 
 
 def ranges_of(embeddings: Float[np.ndarray, "N D"]) -> Ranges:

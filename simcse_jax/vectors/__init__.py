@@ -1,0 +1,1 @@
+"""Embeddings as arrays: how they are compared, quantized, and written as Parquet."""
