@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 from simcse_jax.host.version import __version__
 
 if TYPE_CHECKING:
-    from simcse_jax.api import Run, encode, evaluate, mine, sweep, train
+    from simcse_jax.commands.api import Run, encode, evaluate, mine, sweep, train
     from simcse_jax.encoding.cross_encoder import CrossEncoder
     from simcse_jax.simcse import SimCSE
 
@@ -23,7 +23,7 @@ def __getattr__(name: str) -> Any:
 
         return CrossEncoder
     if name in __all__:
-        from simcse_jax import api
+        from simcse_jax.commands import api
 
         return getattr(api, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

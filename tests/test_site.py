@@ -34,7 +34,7 @@ def test_every_command_has_its_options_names_are_in_the_reference_and_pages_in_t
     assert "`unsup_bert:{base,large,mlm,large_mlm}`\n:   Unsupervised SimCSE" in page  # a recipe of `train`
     assert str(ROOT) not in page
     names = re.findall(r"^::: (.+)$", hooks.api(), re.MULTILINE)
-    assert {"simcse_jax.simcse.SimCSE", "simcse_jax.api.train", "simcse_jax.api.Run"} <= {*names}
+    assert {"simcse_jax.simcse.SimCSE", "simcse_jax.commands.api.train", "simcse_jax.commands.api.Run"} <= {*names}
     assert "simcse_jax.objectives.objective.Objective" in names and len(names) == len(set(names)) > 15
 
     def pages(entry):

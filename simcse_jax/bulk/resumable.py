@@ -51,10 +51,6 @@ class Resumable:
         right = isinstance(before, dict) and all(type(number) is int and number >= 0 for number in numbers)
         if not right or (most is not None and max(numbers) > most):
             raise self._damaged
-        if "--compute-dtype" in before:  # of version 0.1.0, where --dtype was the output's
-            before |= {"--output-dtype": before.get("--dtype"), "--dtype": before["--compute-dtype"]}
-        if "--input" in before:  # the earlier name
-            before["--data"] = before.pop("--input")
         for name in {**self._about, **before} if whole else self._about:
             if before.get(name) != self._about.get(name):
                 raise UserError(

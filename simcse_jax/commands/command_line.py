@@ -12,7 +12,7 @@ import shutil
 import sys
 import textwrap
 import warnings
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from simcse_jax.errors import Preempted, UserError, in_command, reason
@@ -186,26 +186,6 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Raises a `UserError` instead of printing the usage and leaving."""
         raise UserError(f"{message} (see {self.prog} --help)")
-
-    def spelled_out(self, arguments: Sequence[str], renamed: Mapping[str, str]) -> list[str]:
-        """The arguments with whole names in place of the abbreviations that were clear before options were renamed.
-
-        argparse takes any abbreviation that only one option begins with, but knows the new names alone.
-
-        Args:
-          arguments: such as `sys.argv[1:]`.
-          renamed: new names by earlier ones.
-        """
-        options = self._option_string_actions.keys()
-        before = (options - set(renamed.values())) | renamed.keys()
-        found = []
-        for argument in arguments:
-            name, equals, value = argument.partition("=")
-            if name.startswith("--") and name not in options | {"--"}:
-                meant = [option for option in before if option.startswith(name)]
-                name = meant[0] if len(meant) == 1 else name
-            found.append(name + equals + value)
-        return found
 
 
 @contextlib.contextmanager
@@ -411,28 +391,6 @@ def add_postprocess(parser: Parser, methods: Collection[str], what: str) -> None
     parser.add_argument(
         "--postprocess-dimensions", type=int, default=0, help="dimensions that whitening keeps (default: all)"
     )
-
-
-def with_new_spellings(arguments: Sequence[str], renamed: Mapping[str, str]) -> list[str]:
-    """The arguments of a command, with new names of options in place of earlier ones, and a warning for each.
-
-    Args:
-      arguments: such as `sys.argv[1:]`.
-      renamed: new names by earlier ones, `--compute-dtype` to `--dtype`.
-    """
-    now = {new: old for old, new in renamed.items()}
-    found = []
-    for argument in arguments:
-        name, equals, value = argument.partition("=")
-        if new := renamed.get(name):
-            if name in now:
-                text = f"{name} is now what {now[name]} was; use {new}"
-            else:
-                text = f"{name} is now {new}; the next release drops {name}"
-            print(f"warning: {text}", file=sys.stderr, flush=True)
-            name = new
-        found.append(name + equals + value)
-    return found
 
 
 def this_command() -> str:

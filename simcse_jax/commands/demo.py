@@ -1,14 +1,13 @@
 """simcse-jax demo --model M --data FILE: a page to try a model on, for this machine alone."""
 
 import os
-import sys
 import threading
 from collections.abc import Sequence
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from simcse_jax.commands.command_line import MODEL, Parser, add_pooler, warnings_in_a_line, with_new_spellings
+from simcse_jax.commands.command_line import MODEL, Parser, add_pooler, warnings_in_a_line
 from simcse_jax.errors import UserError, reason, require
 from simcse_jax.host.ports import LOCAL, bind, is_local
 from simcse_jax.serving.demo_guard import Names, launch_options
@@ -48,8 +47,7 @@ def main() -> None:
     )
     parser.add_argument("--port", type=int, default=7860, help="0 takes any free one (default: %(default)s)")
     parser.add_argument("--share", action="store_true", help="also a public address, through Gradio's server")
-    renamed = {"--sentences": "--data"}
-    args = parser.parse_args(with_new_spellings(parser.spelled_out(sys.argv[1:], renamed), renamed))
+    args = parser.parse_args()
     require("demo", "gradio")
     from simcse_jax.data.sentences import read_sentences
 

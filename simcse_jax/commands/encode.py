@@ -25,7 +25,6 @@ from simcse_jax.commands.command_line import (
     add_prompts,
     say_next,
     warnings_in_a_line,
-    with_new_spellings,
 )
 from simcse_jax.errors import UserError
 from simcse_jax.host.hidden import COUNTED, DOT, MANIFEST, PLAN, RANGES
@@ -38,14 +37,6 @@ if TYPE_CHECKING:
     from simcse_jax.vectors.quantization import Ranges
 
 BESIDE = f"{{}}.{RANGES}"  # a file next to a .npy of bytes or bits
-# New names of options, by their earlier names.
-RENAMED = {
-    "--input": "--data",
-    "--compute-dtype": "--dtype",
-    "--dtype": "--output-dtype",
-    "--processes": "--parts",
-    "--process-id": "--part",
-}
 SAVE_EVERY = 32768
 WITH_RANGES = ("int8", "uint8")
 SMALL = (*WITH_RANGES, "binary", "ubinary")
@@ -117,7 +108,7 @@ def encode_into_folder(args: argparse.Namespace) -> None:
             jax.config.update("jax_platforms", "cpu")  # accelerators are the actors'
         encoder = Encoder(options)
         plan = make_plan(sources, args.column, encoder.about(), args.block_rows or BLOCK_ROWS, args.keep_text)
-        plan = enter(folder, plan, "that of other embeddings")
+        enter(folder, plan, "that of other embeddings")
         try:
             if args.engine == "ray":
                 manifest = encode_on_ray(folder, plan, options, args.hosts)
@@ -271,18 +262,6 @@ def encode_tokens(args: argparse.Namespace, sentences: "SentenceFiles", output: 
     report_cut(cut, sentences.path, encoder.max_length)
 
 
-def renamed(arguments: Sequence[str]) -> dict[str, str]:
-    """Those of `RENAMED` that apply to these arguments.
-
-    `--dtype` was the output's type. It still is with `--compute-dtype`, and with a type that only outputs have.
-    """
-    given = [argument.partition("=")[0] for argument in arguments]
-    values = {argument.removeprefix("--dtype=") for argument in arguments if argument.startswith("--dtype=")}
-    values |= {value for option, value in itertools.pairwise(arguments) if option == "--dtype"}
-    earlier = "--compute-dtype" in given or "float16" in values
-    return {old: new for old, new in RENAMED.items() if old != "--dtype" or earlier}
-
-
 def parse(argv: Sequence[str]) -> argparse.Namespace:
     """The options, after all checks that need no file."""
     parser = Parser(
@@ -370,8 +349,7 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     divided = "parts that the rows are divided into, a file each"
     parser.add_argument("--parts", type=int, default=1, least=1, without="--tokens", help=divided)
     parser.add_argument("--part", type=int, help="the one to encode, from 0; other commands encode the others")
-    arguments = parser.spelled_out(argv, RENAMED)
-    args = parser.parse_args(with_new_spellings(arguments, renamed(arguments)))
+    args = parser.parse_args(argv)
     named = args.output.endswith("/") or is_remote(args.output)
     is_folder = not args.output.lower().endswith(KINDS) and local_path(args.output).is_dir()
     args.folder = bool(args.output) and (named or is_folder)

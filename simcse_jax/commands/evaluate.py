@@ -20,7 +20,6 @@ from simcse_jax.commands.command_line import (
     add_prompts,
     checked_split,
     warnings_in_a_line,
-    with_new_spellings,
 )
 from simcse_jax.config.checks import check_postprocess
 from simcse_jax.errors import UserError, no_such
@@ -333,8 +332,7 @@ def parse(argv: Sequence[str]) -> Options:
         "--output",
         help="a JSON file for the scores, with all metrics, aggregations, subsets and folds, and those of each query",
     )
-    renamed = {"--compute-dtype": "--dtype", "--grid": "--transfer-protocol"}
-    return _checked(parser.parse_args(with_new_spellings(parser.spelled_out(argv, renamed), renamed)))
+    return _checked(parser.parse_args(argv))
 
 
 def _checked(args: argparse.Namespace) -> Options:

@@ -77,7 +77,7 @@ def mine(
     from simcse_jax.simcse import SimCSE
 
     choice = choice_of(args)
-    about = options_of(args, choice) | {"--pairs": pairs.fingerprint()} | pairs.reading
+    about = options_of(args, choice) | {"--pairs": pairs.fingerprint()}
     output_of(path, about, whole=False)  # before models are opened and sentences encoded
     model = SimCSE(
         args.model, pooler=args.pooler, batch_size=args.batch_size, dtype=args.dtype, truncate_dim=args.truncate_dim

@@ -90,7 +90,7 @@ def prepare(args: argparse.Namespace, folder: Folder, tokenizer: "Tokenizer", vo
         keep_text=args.keep_text,
         shard_rows=args.shard_rows,
     )
-    plan = enter(folder, plan)
+    enter(folder, plan)
     try:
         return make(folder, plan, tokenizer)
     except UserError:

@@ -21,7 +21,6 @@ from simcse_jax.commands.command_line import (
     add_truncation,
     open_reranker,
     warnings_in_a_line,
-    with_new_spellings,
 )
 from simcse_jax.errors import UserError
 from simcse_jax.host import streams
@@ -155,8 +154,7 @@ def _parse() -> tuple[argparse.Namespace, Path | None]:
     add_pooler(parser, "--compare-pooler", "the pooler of the second model (default: its own)", only="--compare")
     parser.add_argument("--compare-index", only="--compare", help="like --index, for the second model")
     parser.add_argument("--output", help="a JSON file for the results")
-    renamed = {"--compute-dtype": "--dtype", "--sentences": "--data"}
-    args = parser.parse_args(with_new_spellings(parser.spelled_out(sys.argv[1:], renamed), renamed))
+    args = parser.parse_args()
     if not (args.data or args.index):
         raise UserError("nothing to search in; give --data FILE, or --index FOLDER that an earlier call made")
     if args.candidates is not None and args.candidates < args.top_k:

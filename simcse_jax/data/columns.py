@@ -39,7 +39,6 @@ USUAL_NAMES = {
     "positive": ("sent1", "positive", "sentence2"),
     "negative": ("hard_neg", "negative", "neg", "hard_negative", "negatives", "hard_negatives", "rejected"),
 }
-EARLIER = ("sent0", "anchor", "sentence", "text")  # anchor names that all versions know
 SCORES = (  # of pairs; the last are 0 or 1
     *("score", "similarity", "similarity_score", "sim", "relatedness", "relatedness_score", "rating", "human_score"),
     *("gold", "gold_score", "relevance", "relevance_score"),

@@ -75,16 +75,6 @@ def _warn_of_unnamed(path: Path, header: tuple[str, ...], seen: tuple[int, float
         warnings.warn(f"{path}: {what.format(shown)} not read", stacklevel=3)
 
 
-def reading_of(path: Path) -> str:
-    """How a .csv or .tsv is read, if not as its suffix says, as in earlier versions; otherwise ""."""
-    usual = {".csv": ",", ".tsv": "\t"}.get(path.suffix.lower())
-    if usual is None:
-        return ""
-    dialect = _dialect(path, usual, size_and_time(path))
-    name = SEPARATORS.get(dialect.separator, dialect.separator)
-    return "" if dialect == Dialect(usual, usual == ",") else f"{name}, {'' if dialect.quoted else 'not '}quoted"
-
-
 def read_tabs(path: Path) -> Iterator[Row]:
     """The rows of a tab-separated file without a header, whatever its suffix; blank lines have one field."""
     lines, dialect = Lines(path), _dialect(path, "", size_and_time(path))

@@ -21,10 +21,8 @@ from simcse_jax.host.storage import is_remote, is_stream, local_path, own_descri
 Inputs: TypeAlias = Mapping[str, str | Path | None]  # what a command reads, by option; names need not be local paths
 
 TEMPORARY = ".{}.tmp"  # the name that a file has while it is written, {} being its own; see `storage`
-RESUMED = (  # those of a file that is made in parts and resumed, also if an earlier version began it; see `hidden`
-    *(TEMPORARY, ".{}.partial", ".{}.state.json", "..{}.state.json.tmp"),
-    *("{}.partial", "{}.state.json", ".{}.state.json.tmp"),
-)
+# Those of a file that is made in parts and resumed; see `hidden`.
+RESUMED = (TEMPORARY, ".{}.partial", ".{}.state.json", "..{}.state.json.tmp")
 WRITTEN = (".json", ".html", ".png", ".svg", ".md", ".csv", ".npy", ".parquet", ".partial", ".tmp")  # by us
 # Files with these endings in the folders of data, models, runs and indexes; all others in them are what we wrote.
 READ = (

@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Float, Int64
 
 from simcse_jax.errors import UserError, reason, why
-from simcse_jax.host.hidden import MANIFEST, PLAN, dot_before, is_hidden
+from simcse_jax.host.hidden import DOT, MANIFEST, PLAN, is_hidden
 from simcse_jax.host.storage import Folder, as_path, read_json
 from simcse_jax.index.identity import ModelIdentity, read_identity
 from simcse_jax.vectors.parquet import MAKER
@@ -143,8 +143,7 @@ def _files(path: Folder) -> list[Folder]:
     found = [file for file in names if file.suffix in KINDS and not is_hidden(file.name)]
     listed = {file.name for file in names}
     left = [file for file in names if file.name.endswith(".partial")]
-    dot = dot_before(path, PLAN, MANIFEST)
-    plan, manifest = (path / f"{dot}{name}" for name in (PLAN, MANIFEST))
+    plan, manifest = (path / f"{DOT}{name}" for name in (PLAN, MANIFEST))
     if found and plan.name in listed and manifest.name not in listed:  # `encode` is still filling the folder
         left.append(manifest)
     if left:

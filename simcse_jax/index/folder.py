@@ -30,7 +30,7 @@ from simcse_jax.index.identity import ModelIdentity
 from simcse_jax.index.index import Index
 
 ABOUT = "index.json"
-UNFINISHED = (f".{ABOUT}.tmp", f"{ABOUT}.tmp")  # left by a kill; the latter by an earlier version
+UNFINISHED = f".{ABOUT}.tmp"  # left by a kill
 SENTENCES_AT_ONCE = 1 << 18
 ID = "[0-9a-f]" * 8  # a glob
 PATTERNS = (f"embeddings-{ID}.npy", f"sentences-{ID}.parquet")
@@ -138,7 +138,7 @@ def is_writable_index(folder: Path) -> bool:
     named = {path for pattern in PATTERNS for path in folder.glob(pattern)}
     if is_index(folder):  # or another program's file of this name
         return bool(named)
-    return (named | {folder / name for name in (LOCK, *UNFINISHED)}).issuperset(
+    return (named | {folder / name for name in (LOCK, UNFINISHED)}).issuperset(
         path for path in folder.iterdir() if not is_of_macos(path.name)
     )
 

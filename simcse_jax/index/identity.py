@@ -8,12 +8,12 @@ from simcse_jax.host.storage import Folder, sha256
 from simcse_jax.index.candidates import CODES
 from simcse_jax.vectors.quantization import Ranges, checked_ranges
 
-FORMAT, SMALL_FORMAT = 1, 2  # of float32; of bytes and bits, which earlier versions cannot read
+FORMAT, SMALL_FORMAT = 1, 2  # of float32; of bytes and bits
 DAMAGED = "{}: damaged; build the index again"
 
 
 class ModelIdentity(NamedTuple):
-    """What an index's embeddings depend on. The defaults are for indexes of earlier versions."""
+    """What an index's embeddings depend on."""
 
     name: str  # for messages
     pooler: str

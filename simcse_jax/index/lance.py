@@ -141,7 +141,7 @@ class About(NamedTuple):
     dimension: int
     model: ModelIdentity
     kept: Kept
-    added: tuple[str, ...] = ()  # fingerprints of the added embeddings; absent in earlier versions
+    added: tuple[str, ...]  # fingerprints of the added embeddings
 
 
 class LanceIndex:
@@ -266,7 +266,7 @@ def read_about(folder: Folder) -> About:
     model = identity.read_identity(content.get("model"), damaged)
     numbers = {name: content.get(name) for name in ("rows", "last", "version", "found_in")}
     whole = all(type(number) is int and 0 <= number < 2**62 for number in (*numbers.values(), model.dimension))
-    added = content.get("added", [])
+    added = content.get("added")
     whole = whole and isinstance(added, list) and all(isinstance(each, str) for each in added)
     if not whole or not numbers["rows"] or model.similarity not in DISTANCES:
         raise UserError(damaged)
@@ -318,7 +318,7 @@ def check_options(on_disk: bool, refine: Any, nprobes: Any, **in_memory: bool) -
 def read_kept(content: Mapping[str, Any], dimension: int, path: Folder) -> Kept:
     """What the index.json at `path` says is kept."""
     precision, ranges = identity.read_precision(content, dimension, path)
-    codes = content.get("codes", PRODUCT) if precision == "float32" else None  # earlier versions have no others
+    codes = content.get("codes") if precision == "float32" else None
     if (precision == "float32") != (codes in CODES) or (precision == INT8) != (ranges is not None):
         raise UserError(identity.DAMAGED.format(path))
     return Kept(codes, quantization_for(precision, dimension, ranges))

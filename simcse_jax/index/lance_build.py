@@ -49,7 +49,7 @@ def check_folder(name: str, embeddings: str) -> Folder:
         lance.read_about(folder)
     elif folder.is_dir():
         other = sorted(
-            {path.name for path in folder.iterdir() if not is_of_macos(path.name)} - {lance.FOLDER, LOCK, *UNFINISHED}
+            {path.name for path in folder.iterdir() if not is_of_macos(path.name)} - {lance.FOLDER, LOCK, UNFINISHED}
         )
         if other:
             raise UserError(f"{name}: holds {other[0]} and is not an index; choose another folder")

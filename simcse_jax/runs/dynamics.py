@@ -200,7 +200,7 @@ class Records(NamedTuple):
     scores: dict[str, dict[int, float]]  # of the development pairs, by step
     scored_on: str  # the name of these pairs
     plane: dict[str, dict[int, dict[str, float]]]  # alignment and uniformity, by step
-    spectra: dict[str, dict[int, Spectrum]]  # by step; earlier versions recorded none
+    spectra: dict[str, dict[int, Spectrum]]  # by step
     measured_on: str  # the name of the sentences
 
 

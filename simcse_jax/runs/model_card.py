@@ -364,7 +364,7 @@ def against_start(result: Mapping[str, Any] | None) -> list[str]:
     if not found:
         return []
     before, after, low, high = (found[name] for name in ("before", "after", "low", "high"))
-    measure = f"{found['measure']}: before" if found.get("measure") else "Before"  # which earlier versions lack
+    measure = f"{found['measure']}: before"
     text = f"{measure} training {before:.2f}, after it {after:.2f}: {after - before:+.2f}, with a 95% interval from "
     text += f"{low:+.2f} to {high:+.2f} (paired bootstrap)."
     if not (result or {}).get(BEST_STEP):

@@ -25,7 +25,7 @@ from jaxtyping import Float, Float32, Int8, Shaped, UInt8
 from numpy.typing import ArrayLike
 
 from simcse_jax.errors import UserError, why
-from simcse_jax.host.hidden import RANGES, dot_before
+from simcse_jax.host.hidden import DOT, RANGES
 from simcse_jax.host.storage import Folder, as_path, parse_json, sha256
 from simcse_jax.vectors.parquet import QUANTIZATION
 
@@ -278,7 +278,7 @@ def read_ranges(name: str, dimension: int | None = None) -> Ranges:
     path = as_path(name)
     try:
         if path.is_dir():
-            path = path / f"{dot_before(path, RANGES)}{RANGES}"
+            path = path / f"{DOT}{RANGES}"
         beside = path.parent / f"{path.name}.{RANGES}"
         if path.suffix.lower() == ".npy" and beside.is_file():
             path = beside

@@ -5,7 +5,6 @@ import numpy as np
 import pyarrow.parquet
 import pytest
 from support.data import raises
-from support.earlier import as_earlier
 from support.readers import JSONL_READERS, READERS, rows_read
 
 from simcse_jax.bulk import resumable
@@ -41,11 +40,9 @@ def test_short_stale_damaged_and_other_files_are_refused_and_those_of_version_0_
     assert again.done == 0
     again._open().close()
     assert not (tmp_path / ".emb.npy.state.json").exists()  # else a kill here would leave rows of zeros
-    output, state = tmp_path / "old.npy", tmp_path / ".old.npy.state.json"
+    output = tmp_path / "old.npy"
     now = {"--batch-size": 8, "--dtype": "bfloat16", "--output-dtype": "float16", "--data": "x"}
     begun(output, dtype=np.float16, about=now)
-    earlier = {"--batch-size": 8, "--compute-dtype": "bfloat16", "--dtype": "float16", "--input": "x"}
-    state.write_text(json.dumps(json.loads(state.read_text()) | {"about": earlier}))
     assert PartialEmbeddings(output, 4, np.float16, now).done == 2
     for name in ("--dtype", "--output-dtype"):
         raises(f"begun with another {name};", PartialEmbeddings, output, 4, np.float16, now | {name: "float32"})
@@ -100,8 +97,7 @@ def records_in(path):
     return [json.loads(line) for line in path.open(newline="\n")]
 
 
-@pytest.mark.parametrize("earlier", [False, True])
-def test_a_killed_one_goes_on_after_the_last_block_that_is_safe(tmp_path, earlier):
+def test_a_killed_one_goes_on_after_the_last_block_that_is_safe(tmp_path):
     path, about = tmp_path / "out.jsonl", {"--pairs": "x", "--seed": None}
     PartialPairs(path, about).append([RECORD], 2, {"pairs": 1})
     state = tmp_path / ".out.jsonl.state.json"
@@ -112,8 +108,6 @@ def test_a_killed_one_goes_on_after_the_last_block_that_is_safe(tmp_path, earlie
     raises("begun with another --seed", PartialPairs, path, {"--seed": 1}, whole=False)
     assert PartialPairs(path, {"--pairs": "x"}, whole=False).done == 2
     assert PartialPairs(tmp_path / "none.jsonl", about, whole=False).done == 0
-    if earlier:
-        as_earlier(tmp_path)
     again = PartialPairs(path, about)
     assert (again.done, again.counted) == (2, {"pairs": 1})
     again.append([EMPTY], 1, {"pairs": 1})

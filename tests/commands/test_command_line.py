@@ -13,7 +13,7 @@ import pytest
 
 from simcse_jax.__main__ import COMMANDS
 from simcse_jax.commands import command_line
-from simcse_jax.commands.command_line import EXIT_CODES, Model, Parser, parse_model, run_command, with_new_spellings
+from simcse_jax.commands.command_line import EXIT_CODES, Model, Parser, parse_model, run_command
 from simcse_jax.errors import Preempted, UserError
 
 ENDLESS = "import simcse_jax.commands.command_line as it; it.run_command(lambda: [print(9**99) for _ in range(10**5)])"
@@ -142,18 +142,6 @@ def test_the_command_is_the_one_that_was_typed_and_warnings_are_a_line_each_at_o
         monkeypatch.setattr(sys, "argv", [started])
         said = [command_line.started_as("train"), command_line.started_as("encode"), Parser("encode").prog]
         assert said == [train, encode, encode]
-    given = ["--model", "--old", "--old=1", "--older"]
-    assert with_new_spellings(given, {"--old": "--new"}) == ["--model", "--new", "--new=1", "--older"]
-    assert capsys.readouterr().err == "warning: --old is now --new; the next release drops --old\n" * 2
-    assert with_new_spellings(["--old"], {"--oldest": "--old", "--old": "--new"}) == ["--new"]  # with a new meaning
-    assert capsys.readouterr().err == "warning: --old is now what --oldest was; use --new\n"
-    parser = Parser(prog="x")
-    for option in ("--output", "--output-dtype", "--dtype", "--parts"):
-        parser.add_argument(option)
-    renamed = {"--compute-dtype": "--dtype", "--dtype": "--output-dtype", "--processes": "--parts", "--proof": "--out"}
-    given = ["--out", "a.npy", "--comp=x", "--dty", "float16", "--processe", "2", "--pro", "--", "-o", "--output-d"]
-    expected = ["--output", "a.npy", "--compute-dtype=x", "--dtype", "float16", "--processes", "2", *given[-4:]]
-    assert parser.spelled_out(given, renamed) == expected
 
     def main():
         for kind in (UserWarning, DeprecationWarning):

@@ -60,9 +60,9 @@ def test_the_command_serves_models_and_sentences_and_mistakes_are_reported_befor
     served = []
     monkeypatch.setattr(errors, "installed", lambda name: True)
     monkeypatch.setattr(demo, "serve", lambda *given: served.extend(given))
-    done = call("demo", "--model", tiny_bert, "--sentences", corpus["txt"], "--compare", tiny_bert, "--port", 0)
+    done = call("demo", "--model", tiny_bert, "--data", corpus["txt"], "--compare", tiny_bert, "--port", 0)
     assert (done.returncode, done.stdout) == (0, f"{corpus['txt']}: encoding 40 sentences\n"), done.stderr
-    assert done.stderr == "warning: --sentences is now --data; the next release drops --sentences\n"
+    assert done.stderr == ""
     models, count, sentences, host, port, _, share = served
     assert list(models) == ["tiny-bert", f"{tiny_bert}, for comparison"] and count == len(sentences) == 40
     assert models["tiny-bert"].search(sentences[3], 1)[0].row == 3

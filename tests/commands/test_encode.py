@@ -5,15 +5,13 @@ import numpy as np
 import pyarrow.parquet
 import pytest
 from support import call, refused, sentences
-from support.earlier import as_earlier
 from support.jobs import another_job
 
 from simcse_jax import SimCSE
 from simcse_jax.bulk import resumable
 from simcse_jax.bulk.embeddings import blocks
 from simcse_jax.bulk.resumable import PartialEmbeddings
-from simcse_jax.commands.command_line import with_new_spellings
-from simcse_jax.commands.encode import parse, renamed
+from simcse_jax.commands.encode import parse
 from simcse_jax.errors import UserError
 from simcse_jax.host.locks import held_next_to
 from simcse_jax.vectors.parquet import MAKER
@@ -116,8 +114,8 @@ def stop_at(monkeypatch, number):
     monkeypatch.setattr(PartialEmbeddings, "append", interrupted)
 
 
-@pytest.mark.parametrize(("kind", "earlier"), [(".npy", True), (".parquet", False), ("int8.npy", False)])
-def test_encoding_resumes_after_a_kill_in_bytes_with_the_same_ranges(kind, earlier, tiny_bert, tmp_path, monkeypatch):
+@pytest.mark.parametrize("kind", [".npy", ".parquet", "int8.npy"])
+def test_encoding_resumes_after_a_kill_in_bytes_with_the_same_ranges(kind, tiny_bert, tmp_path, monkeypatch):
     source, output, whole = write(tmp_path), tmp_path / f"emb{kind}", tmp_path / f"whole{kind}"
     more = ("--save-every", 6, *(("--output-dtype", "int8") if kind == "int8.npy" else ()))
     assert encode(tiny_bert, source, whole, *more).returncode == 0
@@ -129,8 +127,6 @@ def test_encoding_resumes_after_a_kill_in_bytes_with_the_same_ranges(kind, earli
     if kind == "int8.npy":
         state = json.loads((tmp_path / ".embint8.npy.state.json").read_text())
         assert state["done"] == 12 and state["quantization"]["precision"] == "int8"
-    if earlier:
-        as_earlier(tmp_path)
     done = encode(tiny_bert, source, output, *more)
     assert done.returncode == 0 and "resuming after row 12 of 25" in done.stdout
     assert output.read_bytes() == whole.read_bytes()
@@ -171,21 +167,16 @@ def test_mistakes_are_found_first_one_job_writes_an_output_and_no_other_input_or
         stop_at(patch, 2)
         with pytest.raises(Killed):
             encode(tiny_bert, source, output, "--save-every", 6)
-    state, begun = tmp_path / ".emb.npy.state.json", ".emb.npy.partial: begun with another"
+    begun = ".emb.npy.partial: begun with another"
     refused(encode(tiny_bert, source, output, "--save-every", 6, "--pooler", "avg"), f"{begun} --pooler;")
     write(tmp_path, [*TEXTS[:-1], "a river"])
     refused(encode(tiny_bert, source, output, "--save-every", 6), f"{begun} --data;")
     write(tmp_path)
-    state.write_text(state.read_text().replace('"--data"', '"--input"'))  # as an earlier version named it
     done = encode(tiny_bert, source, output, "--save-every", 6)
     assert done.returncode == 0 and "resuming after row" in done.stdout, done.stderr
     for options, message in MISTAKES:
         with pytest.raises(UserError, match=message):
             parse(["--model", "m", "--data", "a.txt", "--output", *options.split()])
-    for old, new, count in SPELLINGS:
-        assert with_new_spellings(old.split(), renamed(old.split())) == new.split()
-        lines = capsys.readouterr().err.splitlines()
-        assert len(lines) == count and all(line.startswith("warning: --") for line in lines)
 
 
 def test_embeddings_that_are_not_finite_and_mistakes_in_the_input_leave_nothing(nan_bert, tmp_path, tiny_bert):
@@ -268,12 +259,3 @@ def test_tokens_are_written_as_lists_and_a_folder_of_files_into_a_folder_that_is
     (tmp_path / "my" / "more.parquet").write_bytes(b"")
     done = encode(tiny_bert, tmp_path / "my" / "*", tmp_path / "my" / "more.parquet")
     refused(done, "which would be lost")
-
-
-SPELLINGS = [
-    ("--dtype float16", "--output-dtype float16", 1),
-    ("--compute-dtype bfloat16", "--dtype bfloat16", 1),
-    ("--compute-dtype=bfloat16 --dtype float32", "--dtype=bfloat16 --output-dtype float32", 2),
-    ("--processes 3 --process-id=1", "--parts 3 --part=1", 2),
-    ("--dtype bfloat16 --parts 2", "--dtype bfloat16 --parts 2", 0),
-]

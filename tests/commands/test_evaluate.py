@@ -74,8 +74,10 @@ def test_every_protocol_that_is_asked_for_is_a_row_and_transfer_a_table(tmp_path
     assert set(results["averages"]["pearson"]) == {"all", "mean", "wmean"}
     assert results["SST2"]["examples"] == 4 and results["transfer_average"] == results["SST2"]["accuracy"]
     assert results["transfer_protocol"] == "sklearn" and "accuracy × 100, protocol sklearn" in printed
-    done = call("evaluate", "--model", tiny_bert, "--data", tmp_path, "--tasks", "SST2", "--grid", "pytorch")
-    assert "--grid is now --transfer-protocol" in done.stderr and "protocol pytorch (a softmax" in done.stdout
+    done = call(
+        "evaluate", "--model", tiny_bert, "--data", tmp_path, "--tasks", "SST2", "--transfer-protocol", "pytorch"
+    )
+    assert "protocol pytorch (a softmax" in done.stdout
     assert printed.splitlines()[-1].strip() == f"{results['SST2']['accuracy']:.2f}"
 
 

@@ -219,7 +219,6 @@ MISTAKES = [
     ({"--index": "a", "--compare": "b", "--compare-index": "./a"}, "--compare-index: the same folder as --index"),
     ({"--rerank": "j", "--candidates": "2"}, "--candidates 2: must be --top-k, 5, or more"),
     ({"--output": "{data}"}, "is the file of --data"),
-    ({"--sentences": "s.txt", "--data": None, "--output": "s.txt"}, "is the file of --data"),  # its earlier name
 ]
 
 

@@ -266,7 +266,7 @@ COMMANDS = {  # a line, its last option, and an output that is an input
 @pytest.mark.parametrize("command", COMMANDS)
 def test_no_command_overwrites_what_it_reads(places, command, monkeypatch):
     monkeypatch.chdir(places)
-    os.link("data.tsv", "begun.npy.state.json")
+    os.link("data.tsv", ".begun.npy.state.json")
     for name in ("out/geometry.json", "run/metrics.jsonl", "table/simcse_table3.csv"):
         Path(name).parent.mkdir()
         os.link("data.tsv", name)

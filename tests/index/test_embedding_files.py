@@ -76,7 +76,7 @@ def of_a_damaged_maker(folder) -> None:
 
 
 def listing(files: list):
-    return lambda folder: (folder / "embeddings.json").write_text(json.dumps({"files": files}))
+    return lambda folder: (folder / ".embeddings.json").write_text(json.dumps({"files": files}))
 
 
 NOT_ONCE = "but not each exactly once"
@@ -105,11 +105,11 @@ NOT_ONCE = "but not each exactly once"
         (lambda f: changed(f, VECTORS[:0]), "has no embeddings"),
         (lambda f: np.save(f / "b.npy", VECTORS), "has both .parquet and .npy"),
         (lambda f: (f / "b.parquet.partial").touch(), "b.parquet.partial: is not complete"),
-        (lambda f: (f / "plan.json").touch(), "embeddings.json: is not complete"),
-        (listing([["a.parquet", 0], ["b.parquet", 50]]), "b.parquet: missing, but embeddings.json lists it"),
+        (lambda f: (f / ".plan.json").touch(), "embeddings.json: is not complete"),
+        (listing([["a.parquet", 0], ["b.parquet", 50]]), "b.parquet: missing, but .embeddings.json lists it"),
         (listing([[["a"], 0]]), "embeddings.json: damaged"),
         (lambda f: (f / "a.parquet").rename(f / "a-00000-of-00002.parquet"), "a-00001-of-00002.parquet: missing"),
-        (lambda f: (f / "a.parquet").rename(f / "plan.json"), "has no .parquet and no .npy"),
+        (lambda f: (f / "a.parquet").rename(f / ".plan.json"), "has no .parquet and no .npy"),
     ],
 )
 def test_files_that_cannot_be_an_index_are_refused(tmp_path, spoil, message):

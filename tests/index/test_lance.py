@@ -214,7 +214,6 @@ def test_the_columns_have_what_sentence_transformers_defines_and_index_json_says
         found = lance.read_kept(content, 12, Path("ix"))
         assert (found.precision, found.codes) == (kept.precision, kept.codes)
         assert found.content() == kept.content()
-    assert lance.read_kept({}, 12, Path("ix")) == Kept("product")  # of an earlier version
     content = json.loads(json.dumps(INT8.content()))
     moved = [content["ranges"][0], [high + 0.5 for high in content["ranges"][1]]]
     wrong = [({"codes": "hamming"}, 1), ({"precision": "int8"}, 1), ({}, 2), ({"precision": "int8"}, 2)]

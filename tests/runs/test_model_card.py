@@ -319,10 +319,9 @@ def test_retrieval_has_a_table_of_its_own_and_the_comparison_with_the_start_name
     assert "not a test set" in text and "not a test set" not in scores(run(retrieval=own), result)
     pairs = scores(run(data="retrieval.tsv"), {"retrieval": graded})
     assert "| retrieval | 70.00 | 9 |" in pairs and "trec_eval" not in pairs and "has no scores" in scores(run(), None)
-    against = {"before": 30.0, "after": 35.5, "low": 4.0, "high": 7.25}
-    for measured, start in (({"measure": "nDCG@10 × 100"}, "nDCG@10 × 100: before"), ({}, "Before")):
-        for best in (10, 0):
-            (text,) = model_card.against_start({"against_start": against | measured, "best_step": best})
-            said = f"{start} training 30.00, after it 35.50: +5.50, with a 95% interval from +4.00 to +7.25 "
-            assert text.startswith(said) and ("Training made it no better" in text) == (not best)
+    against = {"measure": "nDCG@10 × 100", "before": 30.0, "after": 35.5, "low": 4.0, "high": 7.25}
+    for best in (10, 0):
+        (text,) = model_card.against_start({"against_start": against, "best_step": best})
+        said = "nDCG@10 × 100: before training 30.00, after it 35.50: +5.50, with a 95% interval from +4.00 to +7.25 "
+        assert text.startswith(said) and ("Training made it no better" in text) == (not best)
     assert model_card.against_start(None) == model_card.against_start({"best_step": 10}) == []

@@ -9,7 +9,8 @@ from simcse_jax.data.corpus.shared_folder import Plan, enter
 
 def begin(folder: Path, encoder: Encoder, *sources: Path, block_rows: int = 8, keep_text: bool = True) -> Plan:
     plan = make_plan([str(source) for source in sources], None, encoder.about(), block_rows, keep_text)
-    return enter(folder, plan, "that of other embeddings")
+    enter(folder, plan, "that of other embeddings")
+    return plan
 
 
 def encoder_of(model: Path, **options) -> Encoder:

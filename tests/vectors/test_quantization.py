@@ -151,14 +151,13 @@ def test_ranges_are_read_from_whatever_keeps_them_but_not_from_other_files(tmp_p
     np.save(tmp_path / "ranges.npy", RANGES)
     np.save(tmp_path / "emb.npy", np.zeros((3, 4), np.int8))
     (tmp_path / "emb.npy.quantization.json").write_text(json.dumps(CONTENT))
-    for name in ("folder/.quantization.json", "earlier/quantization.json"):
-        (tmp_path / name).parent.mkdir()
-        (tmp_path / name).write_text(json.dumps({"plan": "x", **CONTENT, "seal": "y"}))
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / ".quantization.json").write_text(json.dumps({"plan": "x", **CONTENT, "seal": "y"}))
     schema = schema_of(4, np.dtype(np.int8), None, False, CONTENT)
     pyarrow.parquet.write_table(rows_table(schema, None, 0, np.zeros((3, 4), np.int8)), tmp_path / "emb.parquet")
     (tmp_path / "LOUD.PARQUET").write_bytes((tmp_path / "emb.parquet").read_bytes())
     (tmp_path / "LOUD.NPY").write_bytes((tmp_path / "ranges.npy").read_bytes())
-    names = ("ranges.npy", "emb.npy", "emb.npy.quantization.json", "folder", "earlier")
+    names = ("ranges.npy", "emb.npy", "emb.npy.quantization.json", "folder")
     for name in (*names, "emb.parquet", "LOUD.PARQUET", "LOUD.NPY"):
         np.testing.assert_array_equal(quantization.read_ranges(str(tmp_path / name), 4), RANGES)
         raises("of shape (2, 4); the embeddings need (2, 5)", quantization.read_ranges, str(tmp_path / name), 5)

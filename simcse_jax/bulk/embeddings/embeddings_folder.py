@@ -10,13 +10,11 @@ from simcse_jax.data.corpus import shared_folder
 from simcse_jax.data.corpus.shared_folder import Plan
 from simcse_jax.data.rows import Place
 from simcse_jax.data.sentences import SentenceFile
-from simcse_jax.data.separated import reading_of
 from simcse_jax.errors import UserError
 from simcse_jax.host.hidden import COUNTED, DOT, MANIFEST
 from simcse_jax.host.storage import Folder, is_remote
 
 BLOCK_ROWS = 1 << 17
-LATER = ("--tokens", "--ranges")  # options that plans of earlier versions lack, ignored if unset
 LOOK_SECONDS = 0.5  # between checks of what other processes have done
 ABOUT = b"simcse_jax"  # the metadata key of a file's facts
 
@@ -40,8 +38,7 @@ class Block(NamedTuple):
 
 def fingerprint(plan: Plan) -> str:
     """SHA-256 of a plan, recorded in everything made from it, since a forgotten process may still write."""
-    key = {name: value for name, value in plan.key.items() if value is not None or name not in LATER}
-    return shared_folder.json_hash([key, plan.stamps])
+    return shared_folder.json_hash([plan.key, plan.stamps])
 
 
 def make_plan(
@@ -55,14 +52,11 @@ def make_plan(
     with ThreadPoolExecutor(shared_folder.AT_A_TIME) as threads:  # a bucket answers slowly
         files = list(threads.map(lambda name: SentenceFile(name, column), sources))
         stamps = dict(zip(sources, threads.map(shared_folder.stamp_of, sources), strict=True))
-        readings = dict(zip(sources, threads.map(lambda file: reading_of(file.path), files), strict=True))
     described = [
         {"name": name, "bytes": stamps[name].bytes, "column": file.column}
         for name, file in zip(sources, files, strict=True)
     ]
     key = {"sources": described, **about, "--block-rows": block_rows, "--keep-text": keep_text}
-    if read := {name: reading for name, reading in readings.items() if reading}:
-        key["read as"] = read
     return Plan(key, {name: stamp.written for name, stamp in stamps.items()}, DOT)
 
 

@@ -10,12 +10,11 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Int64
 
-from simcse_jax.data.columns import EARLIER, choose_columns, only_sentences, warn_of_values
+from simcse_jax.data.columns import choose_columns, only_sentences, warn_of_values
 from simcse_jax.data.corpus.shared_folder import hash_file
 from simcse_jax.data.files import READERS, files_of, read_parquet
 from simcse_jax.data.row_lists import split_positives
 from simcse_jax.data.rows import MISSING, read_text
-from simcse_jax.data.separated import reading_of
 from simcse_jax.errors import UserError
 from simcse_jax.host.storage import local_path
 
@@ -52,12 +51,6 @@ class PairFile:
             raise UserError(f"--pairs {name}: one column of sentences; mining needs pairs: --columns positive=NAME")
         self._wanted = [sentences[place] for place in places] + [each for each in ROWS if each in names]
         self._suffix, self._chosen = suffix, chosen
-        # Lets a later call, perhaps of a later version, check that it reads the same.
-        self.reading: dict[str, object] = {}
-        if chosen.unsure or (not any(columns.values()) and self._wanted[0] not in EARLIER):
-            self.reading["columns of --pairs"] = self._wanted[:2]
-        if read := reading_of(self.path):
-            self.reading["separator of --pairs"] = read
         self.has_rows = "positive_row" in names
         if not any(columns.values()):
             warn_of_values(
@@ -102,11 +95,6 @@ class PairFiles:
         for file in others:
             if file.has_rows != self.has_rows:
                 raise UserError(f"--pairs {name}: {file.path} and {first.path}: the column {ROWS[1]} is in one alone")
-        self.reading = (
-            first.reading
-            if not others
-            else {f"{what} {file.path.name}": value for file in self._files for what, value in file.reading.items()}
-        )
 
     def read(self, first: int = 0) -> Iterator[Pair | None]:
         """The pairs from a row on, which is counted over all files; None for a row with a blank sentence."""

@@ -15,7 +15,7 @@ from simcse_jax.host.storage import Folder, as_path, is_remote, parse_json, writ
 
 NAME = "corpus.json"
 FORMAT = "simcse_jax corpus 1"
-FEWER = "simcse_jax corpus 2"  # rows have different numbers of hard negatives, which earlier versions cannot read
+FEWER = "simcse_jax corpus 2"  # rows have different numbers of hard negatives
 REPAIR = "copy it again, or remove it and run the command that prepared the corpus again"
 
 

@@ -7,16 +7,13 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from simcse_jax.data.columns import EARLIER, is_content
 from simcse_jax.data.corpus import shared_folder
 from simcse_jax.data.corpus.shards import MOST_TOKENS, token_type
 from simcse_jax.data.corpus.shared_folder import Plan, hash_file, stamp_of
 from simcse_jax.data.corpus.source_rows import check_usable
 from simcse_jax.data.documents import REACH
-from simcse_jax.data.examples import Source, open_source, prefix_of
-from simcse_jax.data.files import READERS, files_of
-from simcse_jax.data.labels import LABELS
-from simcse_jax.data.separated import reading_of
+from simcse_jax.data.examples import open_source, prefix_of
+from simcse_jax.data.files import files_of
 from simcse_jax.data.sources import kind_of, same_kind, split_sources
 from simcse_jax.data.tokens import Lengths, Prompts, check_prompts
 from simcse_jax.errors import UserError
@@ -79,10 +76,6 @@ def make_plan(
     }
     if not isinstance(max_length, int):
         key["lengths"] = list(lengths)
-    if read_as := {name: each.reading for name, each in zip(names, looked, strict=True) if each.reading}:
-        key["read as"] = read_as  # earlier versions read these differently
-    if any(map(prefix_of, names)) and (labels or positives in ("all", *LABELS) or columns.get("label")):
-        key["label_names"] = True  # dataset libraries' labels were once read by number
     return Plan(json.loads(json.dumps(key)), {name: each.written for name, each in zip(names, looked, strict=True)})
 
 
@@ -99,17 +92,15 @@ class _Looked(NamedTuple):
 
     source: dict[str, Any]
     written: str  # see `Stamp`
-    reading: list[str]  # see `_reading`
 
 
 def _look(name: str, columns: Mapping[str, str], positives: str, labels: bool, augment: Mapping[str, Any]) -> _Looked:
     source, stamp = open_source(name, columns, positives, labels), stamp_of(name)
-    reading = _reading(name, source, columns)
     if augment and len(source.chosen) > 1:
         hint = "choose its sentences with --columns anchor=…"
         raise UserError(f"--augment {augment['name']}: {name} has positives of its own; {hint}")
     width = 2 if augment or positives in REACH else source.widest()
-    return _Looked({"name": name, "bytes": stamp.bytes, "columns": width}, stamp.written, reading)
+    return _Looked({"name": name, "bytes": stamp.bytes, "columns": width}, stamp.written)
 
 
 def _widest(sources: Sequence[Mapping[str, Any]], mixed: bool) -> int:
@@ -134,19 +125,6 @@ def _for_columns(prompts: Sequence[str], width: int) -> Sequence[str]:
     return [*prompts] * width if len(prompts) == 1 else prompts
 
 
-def _reading(name: str, source: Source, columns: Mapping[str, str]) -> list[str]:
-    """A table's separator and columns, where earlier versions chose others."""
-    if prefix_of(name):
-        names, separator = source.names, ""
-    else:
-        path = as_path(name)
-        names, separator = READERS[path.suffix.lower()](path)[0], reading_of(path)
-    chosen = [source.names[place] for place in source.chosen]
-    in_order = [each for each in names if is_content(each)][:3]
-    are_new = not any(columns.values()) and chosen[0] not in EARLIER and chosen != in_order and len(chosen) > 1
-    return [each for each in (separator, *(chosen if are_new else ())) if each]
-
-
 def _identified(augment: Mapping[str, Any]) -> dict[str, Any]:
     """The options of changed copies, with the lexicon's hash."""
     lexicon = augment.get("lexicon")
@@ -158,9 +136,9 @@ def most_columns(plan: Plan) -> int:
     return max(source["columns"] for source in plan.key["sources"])
 
 
-def enter(folder: Folder, plan: Plan) -> Plan:
+def enter(folder: Folder, plan: Plan) -> None:
     """Writes the plan into a new corpus's folder, or checks that an existing folder is for the same corpus."""
-    return shared_folder.enter(folder, plan, "another corpus's", lambda: check_usable(plan.key))
+    shared_folder.enter(folder, plan, "another corpus's", lambda: check_usable(plan.key))
 
 
 def expand(data: Sequence[str], option: str) -> list[str]:

@@ -24,7 +24,7 @@ from simcse_jax.data.examples import PREFIXED, prefix_of
 from simcse_jax.data.rows import reported, size_and_time
 from simcse_jax.errors import UserError, why
 from simcse_jax.host.flock import Taken, open_alone
-from simcse_jax.host.hidden import DOT, PLAN, dot_before
+from simcse_jax.host.hidden import DOT, PLAN
 from simcse_jax.host.locks import held_in_store
 from simcse_jax.host.storage import Folder, as_path, is_of_macos, is_remote, lock_of, parse_json, write_atomically
 
@@ -52,27 +52,19 @@ class Plan(NamedTuple):
         """One of the folder's own files, named without the dot; by default the plan itself."""
         return folder / f"{self.dot}{name}"
 
-    def as_in(self, folder: Folder) -> "Plan":
-        """The plan, with the file names that an existing folder uses."""
-        return self._replace(dot=dot_before(folder, PLAN, new=self.dot))
 
-
-def enter(folder: Folder, plan: Plan, whose: str, check: Callable[[], object] = lambda: None) -> Plan:
+def enter(folder: Folder, plan: Plan, whose: str, check: Callable[[], object] = lambda: None) -> None:
     """Writes the plan into a new folder, or checks that an existing folder has the same plan.
 
     Args:
       whose: how the error describes a folder with another plan: "another corpus's".
       check: called before a new folder is started; raises an error to prevent it.
-
-    Returns:
-      The plan, with the file names that the folder uses, perhaps an earlier version's.
     """
-    if read_sealed(plan.as_in(folder).own(folder)) is None:
+    if read_sealed(plan.own(folder)) is None:
         check()
     for attempt in itertools.count():
-        with claimed(folder / PLAN, patient=attempt > ATTEMPTS) as mine:  # one claim, whatever names the folder uses
+        with claimed(folder / PLAN, patient=attempt > ATTEMPTS) as mine:
             if mine:
-                plan = plan.as_in(folder)
                 before = read_sealed(plan.own(folder))
                 if before is None:
                     check_own(folder)
@@ -81,7 +73,6 @@ def enter(folder: Folder, plan: Plan, whose: str, check: Callable[[], object] = 
                     _compare(folder, before, plan, whose)
                 break
         time.sleep(0.1)  # another process has just started it
-    return plan
 
 
 def check_own(folder: Folder) -> None:

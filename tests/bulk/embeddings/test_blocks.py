@@ -5,7 +5,6 @@ import numpy as np
 import pyarrow.parquet
 import pytest
 from support.data import raises
-from support.earlier import as_earlier
 from support.embedding_folders import begin, encoder_of, rows_in
 from support.object_store import NEEDS_GCSFS
 from support.readers import READERS, rows_read
@@ -14,7 +13,7 @@ from simcse_jax import SimCSE
 from simcse_jax.bulk.embeddings import blocks as module
 from simcse_jax.bulk.embeddings import encoder as encoder_module
 from simcse_jax.bulk.embeddings.blocks import encode_here, make_block, quantization_of
-from simcse_jax.bulk.embeddings.embeddings_folder import Facts, blocks_of, fingerprint, finish, is_made, read_facts
+from simcse_jax.bulk.embeddings.embeddings_folder import Facts, blocks_of, fingerprint, is_made, read_facts
 from simcse_jax.data.corpus.shared_folder import claimed, temporary_of
 from simcse_jax.data.sentences import SentenceFile
 from simcse_jax.host.storage import as_path
@@ -172,25 +171,6 @@ def test_every_row_is_made_once_and_others_read_all_also_while_it_is_filled(fold
     assert encode_here(folder, plan, encoder).rows == 25 and lost.read_bytes() == content
     left[1].touch()
     assert encode_here(folder, plan, encoder).rows == 25 and not [path for path in left if path.exists()]
-
-
-@pytest.mark.parametrize("made", [0, 2, 4])
-def test_a_folder_that_an_earlier_version_began_is_completed_under_its_names(made, plan, encoder, sources, folder):
-    """Of four blocks: none was made, and of one file the rows were not counted; two; all, with the list."""
-    old = folder.with_name("old")
-    assert encode_here(folder, plan, encoder).rows == 25
-    plan = begin(old, encoder, *sources)
-    for block in blocks_of(old, plan)[:made]:
-        make_block(old, plan, block, encoder)
-    if made == 0:
-        (old / ".rows-00001.json").unlink()
-    if made == 4:
-        finish(old, plan, blocks_of(old, plan))
-    as_earlier(old)
-    plan = begin(old, encoder, *sources)
-    assert encode_here(old, plan, encoder).rows == 25
-    assert {path.name for path in old.iterdir()} == {path.name.removeprefix(".") for path in folder.iterdir()}
-    assert all((old / path.name.removeprefix(".")).read_bytes() == path.read_bytes() for path in folder.iterdir())
 
 
 @NEEDS_GCSFS

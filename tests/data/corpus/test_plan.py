@@ -38,12 +38,6 @@ def test_sources_are_read_in_order_and_another_corpus_s_folder_source_or_reading
     raises("c.txt: bytes was 6, is 12", enter, tmp_path / "out", plan(tmp_path / "*.txt"))
     (tmp_path / "c.txt").unlink()
     raises("c.txt, is missing", enter, tmp_path / "out", plan(tmp_path / "*.txt"))
-    contents = {"a.tsv": ('sent0\n"He said ""no"""\n', ["tabs, quoted"]), "c.tsv": ('sent0\nHe said "no"\n', None)}
-    contents |= {"b.csv": ("answer,question,kind\nme,who?,short\n", ["question", "answer"])}
-    contents |= {"d.csv": ("sent0,sent1,kind\na,p,b\n", None), "e.csv": ("id,question,answer\n1,a,p\n", None)}
-    for name, (content, read) in contents.items():
-        (tmp_path / name).write_text(content)
-        assert plan(tmp_path / name).key.get("read as") == (read and {str(tmp_path / name): read})
     made = []
     for number in range(2):
         (tmp_path / "lexicon.xml").write_text(f"<a>{number}</a>")

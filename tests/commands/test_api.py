@@ -8,7 +8,7 @@ from support import ROOT, call, sentences, train_args
 from support.steps import alone
 
 from simcse_jax import Run, SimCSE, encode, evaluate, mine, sweep, train
-from simcse_jax.api import _given, set_field
+from simcse_jax.commands.api import _given, set_field
 from simcse_jax.config import default_config
 from simcse_jax.config.flags import load_config
 from simcse_jax.errors import UserError
