@@ -139,7 +139,7 @@ def output_of_folder(args: argparse.Namespace, sources: Sequence[str]) -> Folder
 
     folder = corpus_path(args.output)
     if not is_remote(folder):
-        own = [f"{dot}{name}" for name in (PLAN, COUNTED, RANGES, MANIFEST) for dot in (DOT, "")]
+        own = [f"{DOT}{name}" for name in (PLAN, COUNTED, RANGES, MANIFEST)]
         output_folder(args.output, {"--model": args.model}, files=["embeddings-*", *own])
     for name in sources:  # which are too many for a comparison with each file of the folder
         same = name.rpartition("/")[0] == str(folder) if is_remote(name) else _is_in(local_path(name), folder)
