@@ -108,7 +108,7 @@ def ours(kind: str, folder: str, pairs: str, steps: int) -> tuple[list[float], l
     config.objective.info_nce.temperature = TEMPERATURE
     config.train.update({"batch_size": BATCH, "learning_rate": RATE, "max_steps": steps})
     config.parallel.devices, config.eval.data = 1, ""
-    setup = make_setup([config], read_inputs(config))
+    setup = make_setup(config, read_inputs(config))
     batches, settings, state = setup.batches(), setup.settings(), setup.state()
     updates, losses, read = Updates(setup, batches), [], []
     for step in range(steps):

@@ -135,11 +135,6 @@ kernels() { # attention alone: our blocks, cuDNN, PyTorch
     --batch-tokens "${BATCH_TOKENS:-16384}" --output "$output/attention.json"
 }
 
-seeds() { # eight in one program against eight in turn
-  "$python" -m benchmarks.vectorize --runs 8 --batch-size "${BATCH:-64}" --num-layers 0 --steps "${STEPS:-50}" \
-    --model "$start" --dtype bfloat16 --output "$output/seeds.json"
-}
-
 scaling() { # one chip, two, four …
   "$python" -m benchmarks.scale --axes devices --model "$base" --num-layers 0 --data "$sentences" --output "$output/scaling"
 }

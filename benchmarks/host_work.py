@@ -48,14 +48,14 @@ def steps(**options: Any) -> Round:
     from simcse_jax.runs.workdir import Workdir
     from simcse_jax.training import programs
     from simcse_jax.training.inputs import read_inputs
-    from simcse_jax.training.loop import Run, Training
+    from simcse_jax.training.loop import Training
     from simcse_jax.training.patience import Patience
     from simcse_jax.training.setup import make_setup
     from simcse_jax.training.step import METRICS
 
     setting = Setting(**options)
     config = config_of(setting)
-    setup = make_setup([config], read_inputs(config))
+    setup = make_setup(config, read_inputs(config))
     batches, settings, state = setup.batches(), setup.settings(), setup.state()
 
     def count(state: Any, batch: Any, settings: Any, frozen: Any = None) -> Any:
@@ -68,7 +68,7 @@ def steps(**options: Any) -> Round:
     atexit.register(folder.cleanup)  # it is needed until this process ends
     metrics = Metrics(Path(folder.name), None)
     metrics.add(TensorBoard(Path(folder.name), None))
-    run = Run(config, Workdir(Path(folder.name)), Patience(0), metrics=metrics)
+    workdir, checkpoints = Workdir(Path(folder.name)), SimpleNamespace(wait=list)
 
     class Unsaved(Training):
         """A run without what is due between steps, other than log lines."""
@@ -76,7 +76,7 @@ def steps(**options: Any) -> Round:
         def look(self, *_: Any) -> None:
             """Nothing."""
 
-    training = Unsaved(setup, [run], batches, updates, settings, SimpleNamespace(wait=list))
+    training = Unsaved(setup, workdir, Patience(0), batches, updates, settings, checkpoints, metrics=metrics)
     done = 0
 
     def go(number: int) -> tuple[float, float]:

@@ -71,7 +71,7 @@ def ours(**options: Any) -> Round:
 
     setting = Setting(**options)
     config = config_of(setting)
-    setup, number = make_setup([config], read_inputs(config)), 0
+    setup, number = make_setup(config, read_inputs(config)), 0
     batches, settings, state = setup.batches(), setup.settings(), setup.state()
     updates = Updates(setup, batches)
 

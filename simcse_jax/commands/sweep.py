@@ -1,9 +1,8 @@
 """simcse-jax sweep --config configs/ablations/FILE.py --workdir DIR [--config.FIELD=VALUE …]
 
 Runs every variant of a sweep with every seed of `sweep.seeds`, skips finished runs, resumes stopped ones, writes the
-table to DIR: FILE.md, FILE.csv, FILE.png and FILE.svg. `--config.sweep.only=A,B` runs these variants alone, and
-`--config.sweep.vectorize=True` trains those that differ only in numbers together. `--over train.batch_size=32,64` makes
-the rows of any recipe.
+table to DIR: FILE.md, FILE.csv, FILE.png and FILE.svg. `--config.sweep.only=A,B` runs these variants alone.
+`--over train.batch_size=32,64` makes the rows of any recipe.
 """
 
 import shlex
@@ -91,7 +90,7 @@ def run(argv: Sequence[str]) -> Path:
         output_folder(workdir, sources(each), files=files, option="--workdir", utf8=True)
     with held(folder), warnings_in_a_line():
         runner.check_same_data(runs)
-        problems = runner.run_all(runs, sweep.vectorize, folder) if sweep.run else runner.report_finished(runs, folder)
+        problems = runner.run_all(runs) if sweep.run else runner.report_finished(runs, folder)
         command = shlex.join(["simcse-jax", "sweep", *given])
         command = command.encode(errors="backslashreplace").decode()  # a folder's name need not be UTF-8
         runner.check_same_data(runs)  # the new ones too

@@ -50,9 +50,9 @@ def replicated(mesh: Mesh) -> NamedSharding:
     return NamedSharding(mesh, P())
 
 
-def split_over_examples(mesh: Mesh, runs: bool = False) -> NamedSharding:
-    """The first axis split over the devices; with `runs` the second one, after an axis of runs."""
-    return NamedSharding(mesh, P(None, of_rows(mesh)) if runs else P(of_rows(mesh)))
+def split_over_examples(mesh: Mesh) -> NamedSharding:
+    """The first axis split over the devices."""
+    return NamedSharding(mesh, P(of_rows(mesh)))
 
 
 def by_rows(function: Callable[..., jax.Array], sharding: NamedSharding | None) -> jax.stages.Wrapped:

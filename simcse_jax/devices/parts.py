@@ -31,25 +31,23 @@ def spec(shape: Sequence[int], devices: int) -> P:
     return P(*[None] * longest, AXIS)
 
 
-def shardings(tree: Any, mesh: Mesh, runs: bool = False) -> Any:
-    """The sharding of each array of a state; with `runs` their first axis is one of runs, which stays whole."""
+def shardings(tree: Any, mesh: Mesh) -> Any:
+    """The sharding of each array of a state."""
 
     def of(array: Any) -> NamedSharding:
-        shape = np.shape(array)
-        split = spec(shape[1:] if runs else shape, mesh.shape[AXIS])
-        return NamedSharding(mesh, P(None, *split) if runs and split else split)
+        return NamedSharding(mesh, spec(np.shape(array), mesh.shape[AXIS]))
 
     return jax.tree.map(of, tree)
 
 
-def distribute(tree: Any, mesh: Mesh, runs: bool = False) -> Any:
+def distribute(tree: Any, mesh: Mesh) -> Any:
     """The arrays of a state on the devices of all processes; each process must pass the same values."""
 
     def on_devices(value: Any, sharding: NamedSharding) -> jax.Array:
         array = np.asarray(value)
         return jax.make_array_from_callback(array.shape, sharding, lambda index: array[index])
 
-    return jax.tree.map(on_devices, tree, shardings(tree, mesh, runs))
+    return jax.tree.map(on_devices, tree, shardings(tree, mesh))
 
 
 def divide(tree: Any, wanted: Any) -> Any:
@@ -57,9 +55,9 @@ def divide(tree: Any, wanted: Any) -> Any:
     return jax.jit(lambda tree: tree, out_shardings=wanted)(tree)
 
 
-def constrain(tree: Any, mesh: Mesh, runs: bool = False) -> Any:
+def constrain(tree: Any, mesh: Mesh) -> Any:
     """While a program is traced: the state that it computes is split like the one that it takes."""
-    return jax.lax.with_sharding_constraint(tree, shardings(tree, mesh, runs))
+    return jax.lax.with_sharding_constraint(tree, shardings(tree, mesh))
 
 
 def whole(tree: Any, mesh: Mesh) -> Any:

@@ -132,9 +132,6 @@ def choose_step(checkpoints: "Checkpoints", workdir: Workdir, step: int | str | 
     """The step of the checkpoint to load; the arguments are those of `load_workdir`."""
     found, best = checkpoints.steps, checkpoints.best
     if best is None:
-        if workdir.has_result:
-            why = "has its scores but no checkpoint, as runs that a sweep trains together have"
-            raise UserError(f"{workdir}: {why}; train it with simcse-jax train")
         raise UserError(f"{workdir}: no checkpoint has been saved yet")
     if step is None:
         kept = workdir.scored_step()  # the start, if the best one is no better

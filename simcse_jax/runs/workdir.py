@@ -179,10 +179,7 @@ class Workdir:
         write_atomically(self.run_file, json.dumps(run, indent=2) + "\n")
 
     def keep_frozen(self, frozen: Mapping[str, AnyArray]) -> None:
-        """Writes the parameters that checkpoints lack, unless there are none or they are there.
-
-        Runs that a sweep trains together have no checkpoints, and so no such file until one continues alone.
-        """
+        """Writes the parameters that checkpoints lack, unless there are none or they are there."""
         if frozen and not (self.path / "model" / FROZEN_FILE).is_file():
             write_frozen(frozen, self.path / "model")
 

@@ -30,16 +30,16 @@ def dry_run(config: Section, workdir: str = "") -> None:
     """
     check_installed(config)
     processes.initialize(config.parallel)
-    folders = [Workdir(as_path(workdir))] if workdir else []
+    folder = Workdir(as_path(workdir)) if workdir else None
     with processes.together():
-        for folder in folders:
+        if folder is not None:
             config = folder.continued(config)
-        inputs = read([config], folders)
+        inputs = read(config, folder)
     steps = inputs.total_steps
     processes.say(describe(config, inputs))
     if not steps:
         return
-    setup = make_setup([config], inputs)
+    setup = make_setup(config, inputs)
     state, batches, settings = setup.state(), setup.batches(), setup.settings()
     updates = Updates(setup, batches)
     taken = []

@@ -1,4 +1,4 @@
-"""The loop over the steps of a run, or of several that are trained together, and what is due between the steps."""
+"""The loop over the steps of a run, and what is due between the steps."""
 
 import dataclasses
 import math
@@ -9,7 +9,6 @@ from typing import Any
 import jax
 import numpy as np
 
-from simcse_jax.config.sections import Section
 from simcse_jax.data.corpora import AnyBatches
 from simcse_jax.devices import processes
 from simcse_jax.devices.preemption import Preemption
@@ -17,7 +16,6 @@ from simcse_jax.encoding.embedder import NotFinite
 from simcse_jax.errors import UserError
 from simcse_jax.host import progress
 from simcse_jax.host.progress import Progress
-from simcse_jax.models.parameters import Params, subset
 from simcse_jax.objectives.rows import Batch, Settings
 from simcse_jax.runs.checkpoints import Checkpoints
 from simcse_jax.runs.metrics_file import Metrics
@@ -32,32 +30,28 @@ from simcse_jax.training.speed import Speed, Steps
 
 CHECKED = ("loss", "gradient_norm")  # of each step; all metrics of a log line's
 POLL = 2e-4  # seconds between two looks at a batch that is not read yet
-BEST = "best."  # in the checkpoints of several runs, before the names of the parameters that scored best so far
 
 
 @dataclasses.dataclass
-class Run:
-    """A run in the loop: what it does not share with those that are trained together with it."""
+class Training:
+    """A run that is trained, and its results since the last log line."""
 
-    config: Section
+    setup: Setup
     folder: Workdir
     patience: Patience  # its scores are the first process's
-    name: str = ""  # of one of several, for people
+    batches: AnyBatches
+    updates: Updates
+    settings: Settings
+    checkpoints: Checkpoints
+    traced_update: Callable[..., Any] | None = None  # `updates` with a trace of some calls
     metrics: Metrics | None = None  # in the first process alone
     ended: bool = False  # by patience
-    problem: str = ""  # why it was given up
-
-    @property
-    def continues(self) -> bool:
-        """Whether its steps still count: it was not given up, and has not ended."""
-        return not (self.problem or self.ended)
-
-    @property
-    def best(self) -> tuple[float, int]:
-        """The best score after step 0 so far, and its step; of equals the last one, as checkpoints have it."""
-        lines = [line for line in self.metrics.lines if line["step"]] if self.metrics else []
-        scores = [(line[name], line["step"]) for line in lines for name in line if name.startswith("eval/")]
-        return max(scores, default=(-math.inf, 0))
+    callbacks: Sequence[Callable[[int, Mapping[str, float]], object]] = ()  # get the step and the scores
+    ahead: int = 1  # how many updates are compiled before the first one
+    pending: list[tuple[int, dict[str, jax.Array]]] = dataclasses.field(default_factory=list)  # still on the device
+    speed: Speed = dataclasses.field(default_factory=Speed)  # since the last log line
+    last: dict[str, float] = dataclasses.field(default_factory=dict)  # the line of the last step
+    tokens: int = 0  # of the batch that was read last; counted in the process that writes the metrics
 
     def write(self, number: int, values: Mapping[str, Any]) -> None:
         """Adds a line to the metrics."""
@@ -65,46 +59,16 @@ class Run:
             self.metrics.write(number, values)
 
     def say(self, text: str) -> None:
-        """Prints a line, once for all processes."""
+        """Prints a line above the progress bar, once for all processes."""
         if processes.is_first():
-            progress.write(f"{self.name}: {text}" if self.name else text)
-
-
-@dataclasses.dataclass
-class Training:
-    """Runs that are trained in one program, one or several, and the results since the last log line.
-
-    A single run whose loss or embeddings are not finite ends with an error. Of several it is given up, and the others
-    continue. One whose patience is over has ended: its best parameters and its metrics stay as they are, while its row
-    is computed as long as others continue.
-    """
-
-    setup: Setup
-    runs: Sequence[Run]
-    batches: Sequence[AnyBatches]
-    updates: Updates
-    settings: Settings
-    checkpoints: Checkpoints
-    traced_update: Callable[..., Any] | None = None  # `updates` with a trace of some calls
-    callbacks: Sequence[Callable[[int, Mapping[str, float]], object]] = ()  # get the step and the scores
-    ahead: int = 1  # how many updates are compiled before the first one
-    best: Params = dataclasses.field(default_factory=dict)  # (R, …) of several runs; one has them in its checkpoints
-    pending: list[tuple[int, dict[str, jax.Array]]] = dataclasses.field(default_factory=list)  # still on the device
-    speed: Speed = dataclasses.field(default_factory=Speed)  # since the last log line
-    last: list[dict[str, float]] = dataclasses.field(default_factory=list)  # of each run, the line of the last step
-    tokens: int = 0  # of the batch that was read last; counted in the process that writes the metrics
-
-    @property
-    def ended(self) -> bool:
-        """Whether no run continues."""
-        return not any(run.continues for run in self.runs)
+            progress.write(text)
 
     def left(self, step: int) -> int:
         """The steps after this one."""
         return 0 if self.ended else self.setup.schedule.total - step
 
     def train(self, state: TrainState, preemption: Preemption) -> TrainState:
-        """Does all remaining updates, unless all runs end earlier. Before the first one, the start is scored.
+        """Does all remaining updates, unless patience ends it earlier. Before the first one, the start is scored.
 
         Raises:
           UserError: naming the step that went wrong, or a checkpoint that cannot be saved.
@@ -153,11 +117,11 @@ class Training:
 
         Where the devices have finished all steps before it is there, they wait for data.
         """
-        while any(each.is_reading(step) for each in self.batches) and not self.is_idle:
+        while self.batches.is_reading(step) and not self.is_idle:
             time.sleep(POLL)
         started = time.perf_counter()
         if processes.is_first():
-            self.tokens = sum(each.tokens(step) for each in self.batches)  # before a thread reads the next batch
+            self.tokens = self.batches.tokens(step)  # before a thread reads the next batch
         batch = self.setup.read(self.batches, step)
         if self.is_idle:
             self.speed.wait(time.perf_counter() - started)
@@ -185,31 +149,28 @@ class Training:
 
     @property
     def loss(self) -> jax.Array:
-        """That of the update dispatched last, of one run or (R,) of R runs; still being computed."""
+        """That of the update dispatched last; still being computed."""
         return self.pending[-1][1]["loss"]
 
     def log(self, number: int) -> None:
         """Writes the last step's metrics."""
         self.fetch()
-        for run, line in zip(self.runs, self.last, strict=True):
-            if run.continues:
-                run.write(number, line)
+        self.write(number, self.last)
         self.speed = Speed()  # the time of writing is not the steps'
 
     def fetch(self) -> None:
-        """Waits for the dispatched steps; the first of them whose loss or gradient is not finite stops a run.
+        """Waits for the dispatched steps. Their last line has the speed of the steps since the last log line, too.
 
-        The line of a single run has the speed of the steps since the last line, too.
+        Raises:
+          UserError: naming the first of them whose loss or gradient is not finite.
         """
         for number, values in self.pending:
             names = tuple(values) if number == self.pending[-1][0] else CHECKED  # each transfer takes its time
-            columns = [np.asarray(values[name]).ravel().tolist() for name in names]  # half of float()'s time
-            self.last = [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
-            for run, line in zip(self.runs, self.last, strict=True):
-                if run.continues and not all(map(math.isfinite, line.values())):
-                    self.stop(run, number, f"the loss is {line['loss']}, the gradient's norm {line['gradient_norm']}")
-        if self.pending and not self.setup.together:
-            self.last[0] |= self.speed.line()
+            self.last = line = {name: np.asarray(values[name]).item() for name in names}  # half of float()'s time
+            if not all(map(math.isfinite, line.values())):
+                raise self.failed(number, f"the loss is {line['loss']}, the gradient's norm {line['gradient_norm']}")
+        if self.pending:
+            self.last |= self.speed.line()
         self.pending = []
 
     def look(self, number: int, state: TrainState, due: Due, preempted: bool = False) -> None:
@@ -223,12 +184,11 @@ class Training:
         started = time.perf_counter()
         found: tuple[dict[str, Any], int] = {}, 0
         encodes = due.measure or due.score or (due.save and not preempted)  # otherwise there is no time to gather
-        for row, run in enumerate(self.runs):
-            if encodes and run.continues:
-                try:
-                    found = self.measure(row, number, state, due, preempted)
-                except NotFinite as error:
-                    self.stop(run, number, str(error))
+        if encodes and not self.ended:
+            try:
+                found = self.measure(number, state, due, preempted)
+            except NotFinite as error:
+                raise self.failed(number, str(error)) from None
         if due.save or preempted:
             self.save(state, *found)
         if preempted:
@@ -237,71 +197,57 @@ class Training:
             callback(number, found[0])
         self.speed.skip(time.perf_counter() - started)
 
-    def measure(
-        self, row: int, number: int, state: TrainState, due: Due, preempted: bool
-    ) -> tuple[dict[str, Any], int]:
-        """Measures and scores a run, given by its row; its scores, and the encoder that has them.
+    def measure(self, number: int, state: TrainState, due: Due, preempted: bool) -> tuple[dict[str, Any], int]:
+        """Measures and scores the model; its scores, and the encoder that has them.
 
         Raises:
           NotFinite: when embeddings are not finite; the loss misses the parameters after the last update.
         """
-        run, setup = self.runs[row], self.setup
-        own = setup.of_run(state.params, row)
-        chosen = choose(setup, own, due.score)
+        chosen = choose(self.setup, self.setup.scored(state.params), due.score)
         if due.measure:
-            self._measure_layers(run, number, chosen)
+            self._measure_layers(number, chosen)
         if not chosen.scores:
             if due.save and number and not preempted:  # then there is no time to compile
                 chosen.model(["Are these parameters fit to be saved?"])
-            if number and number == setup.schedule.total:
-                run.say(f"step {number}{self._loss(row, ': ')}")
+            if number and number == self.setup.schedule.total:
+                self.say(f"step {number}{self._loss(': ')}")
             return {}, 0
         name, score = next(iter(chosen.scores.items()))
-        if number and score >= run.best[0]:
-            self.best |= {part: rows.at[row].set(own[part]) for part, rows in self.best.items()}
-        run.patience.add(number, score)
-        run.write(number, chosen.scores | run.patience.line | chosen.which)
-        run.say(f"step {number}: {name} {score:.2f}{self._loss(row, ', ')}")
-        self.decide(run)
-        if run.ended:
+        self.patience.add(number, score)
+        self.write(number, chosen.scores | self.patience.line | chosen.which)
+        self.say(f"step {number}: {name} {score:.2f}{self._loss(', ')}")
+        self.decide()
+        if self.ended:
             if self.speed.steps:  # it was not logged
-                run.write(number, self.last[row])
+                self.write(number, self.last)
             if not due.measure:
-                self._measure_layers(run, number, chosen)
+                self._measure_layers(number, chosen)
         return chosen.scores, chosen.tower
 
-    def _measure_layers(self, run: Run, number: int, chosen: Chosen) -> None:
+    def _measure_layers(self, number: int, chosen: Chosen) -> None:
         for evaluator in self.setup.measuring:
-            run.write(number, evaluator(chosen.model) | chosen.which)
+            self.write(number, evaluator(chosen.model) | chosen.which)
 
-    def _loss(self, row: int, before: str) -> str:
+    def _loss(self, before: str) -> str:
         """The last step's loss for people, after `before`; "" at the start."""
-        return f"{before}loss {self.last[row]['loss']:.4f}" if self.last else ""
+        return f"{before}loss {self.last['loss']:.4f}" if self.last else ""
 
-    def decide(self, run: Run) -> None:
-        """Ends a run if its patience is over. All processes do what the first one does: its scores are written."""
-        if run.patience.evaluations:
-            reason, *_ = processes.gather(str(run.patience) if run.patience.is_over else "")
-            run.ended = bool(reason)
+    def decide(self) -> None:
+        """Ends the run if its patience is over. All processes do what the first one does: its scores are written."""
+        if self.patience.evaluations:
+            reason, *_ = processes.gather(str(self.patience) if self.patience.is_over else "")
+            self.ended = bool(reason)
             if reason:
-                run.say(reason)
+                self.say(reason)
 
-    def stop(self, run: Run, number: int, reason: str) -> None:
-        """Gives up a run that went wrong at a step; a single one's last good checkpoint stays.
-
-        Raises:
-          UserError: for a single run.
-        """
-        if self.setup.together:
-            run.problem = f"step {number}: {reason}"
-            run.say(f"{run.problem}; the others continue")
-            return
+    def failed(self, number: int, reason: str) -> UserError:
+        """The error of a step that went wrong; the last good checkpoint stays."""
         self.checkpoints.close()  # a save may be running
         if not number:
-            raise UserError(f"step 0: {reason}; config.model.init_from must be another model")
+            return UserError(f"step 0: {reason}; config.model.init_from must be another model")
         saved = self.checkpoints.latest
         left = "no checkpoint was saved yet" if saved is None else f"the last good checkpoint is that of step {saved}"
-        raise UserError(
+        return UserError(
             f"step {number}: {reason}; {left}. "
             "Start again in another workdir with a lower train.learning_rate or a higher temperature"
         )
@@ -311,25 +257,18 @@ class Training:
 
         Args:
           state: after the step.
-          scores: of the step; empty if there are none. The first one is a single run's for the choice of the best.
+          scores: of the step; empty if there are none. The first one chooses the best.
           tower: the encoder that has them.
         """
         with processes.together():
-            for run in self.runs:
-                if run.metrics is not None:
-                    run.metrics.flush()
-        score = None if self.setup.together else next(iter(scores.values()), None)
-        self.checkpoints.save(self.with_best(state), score, tower)
-
-    def with_best(self, state: TrainState) -> TrainState:
-        """As the checkpoints have it: with the best parameters of several runs."""
-        return state._replace(params=state.params | {BEST + name: value for name, value in self.best.items()})
+            if self.metrics is not None:
+                self.metrics.flush()
+        self.checkpoints.save(state, next(iter(scores.values()), None), tower)
 
     def restore(self, state: TrainState) -> tuple[TrainState, int | None]:
         """The newest saved state and its step; the given one and None if none was saved."""
-        saved = self.checkpoints.resume(self.with_best(state))
+        saved = self.checkpoints.resume(state)
         if saved is None:
             return state, None
-        self.best = subset(saved.params, BEST)
         processes.say(f"resuming at step {int(saved.step)} of {self.setup.schedule.total}")
-        return saved._replace(params={name: saved.params[name] for name in state.params}), int(saved.step)
+        return saved, int(saved.step)

@@ -1,11 +1,9 @@
 """The update of every step, in one program, or in two: the smaller one is enough for most batches."""
 
 import time
-from collections.abc import Sequence
 from typing import Any
 
 import jax
-import numpy as np
 
 from simcse_jax.data.corpora import AnyBatches, Programs
 from simcse_jax.devices import processes
@@ -25,14 +23,14 @@ class Updates:
     needed.
     """
 
-    def __init__(self, setup: Setup, batches: Sequence[AnyBatches]):
-        """Chooses the programs' sizes by the batches of each run."""
+    def __init__(self, setup: Setup, batches: AnyBatches):
+        """Chooses the programs' sizes by the batches."""
         self._setup, self._sizes = setup, choose_sizes(setup, batches)
-        self._listing = batches[0].listing(self._sizes)
-        for line in (*self._listing, *batches[0].repeated()):
+        self._listing = batches.listing(self._sizes)
+        for line in (*self._listing, *batches.repeated()):
             processes.say(line)
         self._steps = [
-            make_step(setup.graph, setup.recipes[source]._replace(most_tokens=size), setup.mesh, setup.together)
+            make_step(setup.graph, setup.recipes[source]._replace(most_tokens=size), setup.mesh)
             for source, size in zip(self._sizes.sources, self._sizes.tokens, strict=True)
         ]
         self._compiled: dict[int, jax.stages.Compiled] = {}
@@ -80,15 +78,7 @@ class Updates:
         return self._compiled[self._sizes.of(step)](state, batch, settings, self._setup.frozen)
 
 
-def choose_sizes(setup: Setup, batches: Sequence[AnyBatches]) -> Programs:
-    """The programs of a run; of several that are trained together one, with places for the longest batch of any."""
-    steps, devices, chunk_size = setup.schedule.total, setup.mesh.size, setup.recipe.chunk_size
-    unpad = setup.config.train.unpad
-    each = [of_run.sizes(steps, devices, chunk_size, unpad=unpad) for of_run in batches]
-    if not setup.together:
-        return each[0]
-    largest = [sizes.tokens[-1] for sizes in each]
-    known = all(largest)
-    if not known and any(sizes.tokens[0] for sizes in each):  # as of a prepared corpus, whose longest one is not known
-        processes.say("these runs are trained together with all padding, as with train.unpad=False")
-    return Programs((tuple(np.max(largest, axis=0).tolist()) if known else (),), lambda step: 0, (0,))
+def choose_sizes(setup: Setup, batches: AnyBatches) -> Programs:
+    """The programs of a run."""
+    unpad, chunk_size = setup.config.train.unpad, setup.recipe.chunk_size
+    return batches.sizes(setup.schedule.total, setup.mesh.size, chunk_size, unpad=unpad)

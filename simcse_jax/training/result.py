@@ -5,12 +5,9 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
-
 from simcse_jax.devices import processes
 from simcse_jax.encoding.embedder import Embedder
 from simcse_jax.encoding.masked_tokens import masked_token_accuracy
-from simcse_jax.errors import UserError
 from simcse_jax.evaluation.against import Comparison, compare
 from simcse_jax.evaluation.postprocess import applied
 from simcse_jax.evaluation.sts import aligned
@@ -20,46 +17,31 @@ from simcse_jax.runs.run_files import AGAINST_START, BEST_STEP
 from simcse_jax.runs.state import TrainState
 from simcse_jax.runs.workdir import Workdir
 from simcse_jax.training.inputs import Inputs
-from simcse_jax.training.loop import Run, Training
+from simcse_jax.training.loop import Training
 
 MASKED, TRUNCATED = "masked_token_accuracy", "truncated"  # in `result.json`
 
 
 def finish(training: Training, state: TrainState) -> None:
-    """Scores each run's best checkpoint, and writes its `result.json`."""
-    for row, run in enumerate(training.runs):
-        if training.setup.together and run.continues:  # it may have been given up before a kill
-            last = training.setup.of_run(state.params, row).values()
-            if not all(np.isfinite(np.asarray(value)).all() for value in last):
-                training.stop(run, int(state.step), "its parameters are not finite")
-        if run.problem:
-            continue
-        try:
-            result = report(run, training.setup.inputs, *choose(training, row, state))
-        except UserError as error:  # as of a post-processing that cannot be fit on its embeddings
-            if not training.setup.together:
-                raise
-            training.stop(run, int(state.step), str(error))
-            continue
-        if run.metrics is not None:
-            run.metrics.finish(result)
+    """Scores the run's best checkpoint, and writes its `result.json`."""
+    result = report(training, *choose(training, state))
+    if training.metrics is not None:
+        training.metrics.finish(result)
 
 
-def choose(training: Training, row: int, state: TrainState) -> tuple[int, Embedder, Embedder | None]:
-    """The best step of a run, given by its row, and its model; also the start's, where they are to be compared."""
-    setup, checkpoints, run = training.setup, training.checkpoints, training.runs[row]
+def choose(training: Training, state: TrainState) -> tuple[int, Embedder, Embedder | None]:
+    """The best step, and its model; also the start's, where they are to be compared."""
+    setup, checkpoints, folder = training.setup, training.checkpoints, training.folder
 
     def model(params: Params, tower: int = 0) -> Embedder:
-        return setup.embed.with_params(setup.model(setup.of_run(params, row), tower))
+        return setup.embed.with_params(setup.model(setup.scored(params), tower))
 
-    if setup.together:
-        return run.best[1], model(training.best), None
     intended = checkpoints.best
     best, params = checkpoints.restore_best(state.params)
     kept = [0] if setup.schedule.keep_start else []  # the start may have been better
     with processes.together():
-        if processes.is_first() and (best != intended or run.folder.scored_step() not in (None, best, *kept)):
-            run.folder.drop_result()
+        if processes.is_first() and (best != intended or folder.scored_step() not in (None, best, *kept)):
+            folder.drop_result()
     if setup.inputs.evaluation is None:  # nothing needs the model
         return best, setup.embed, None
     start, last = None, int(state.step)
@@ -70,7 +52,7 @@ def choose(training: Training, row: int, state: TrainState) -> tuple[int, Embedd
     return best, model(params, checkpoints.tower(best)), start
 
 
-def report(run: Run, inputs: Inputs, best: int, embed: Embedder, start: Embedder | None = None) -> dict[str, Any]:
+def report(training: Training, best: int, embed: Embedder, start: Embedder | None = None) -> dict[str, Any]:
     """Scores the best checkpoint on the test sets, writes `result.json` and prints the paper's tables.
 
     If `eval.extra` asks for more scores of a finished run, only the missing ones are computed. With a `start`, the
@@ -79,33 +61,33 @@ def report(run: Run, inputs: Inputs, best: int, embed: Embedder, start: Embedder
     Returns:
       The contents of `result.json`; nothing where nothing is scored.
     """
+    inputs, folder, seed = training.setup.inputs, training.folder, training.setup.config.seed
     if inputs.evaluation is None:
-        run.say(f"done; the last checkpoint (step {best}) is in {run.folder}")
+        training.say(f"done; the last checkpoint (step {best}) is in {folder}")
         return {}
-    before = scores_before(run.folder) if inputs.evaluation.extra else {}
+    before = scores_before(folder) if inputs.evaluation.extra else {}
     against: dict[str, Any] = {}
-    with doing(run.name):
-        result = final_scores(inputs, embed, run.config.seed, before)
+    with doing():
+        result = final_scores(inputs, embed, seed, before)
         if start is not None:
-            seed, postprocess = run.config.seed, inputs.evaluation.postprocess
-            first, last = (applied(each, postprocess, seed) for each in (start, embed))
+            first, last = (applied(each, inputs.evaluation.postprocess, seed) for each in (start, embed))
             comparison = compare(inputs.evaluation.at_end, first, last, seed)
             against = {AGAINST_START: comparison._asdict() | {"step": best}}
             if not comparison.is_better:
-                best, result = 0, final_scores(inputs, start, run.config.seed, {})
-    result |= {BEST_STEP: best} | run.patience.result | against
+                best, result = 0, final_scores(inputs, start, seed, {})
+    result |= {BEST_STEP: best} | training.patience.result | against
     if processes.is_first():
-        run.folder.write_result(result)
-    run.say(f"best checkpoint: step {best}")
+        folder.write_result(result)
+    training.say(f"best checkpoint: step {best}")
     for table in inputs.evaluation.tables(result):
-        run.say(table)
+        training.say(table)
     if start is not None:
-        run.say(describe_comparison(comparison))
+        training.say(describe_comparison(comparison))
     for size, numbers in result.get(TRUNCATED, {}).items():
         for table in inputs.evaluation.tables(numbers):
-            run.say(f"the first {size} elements: {table}")
+            training.say(f"the first {size} elements: {table}")
     if MASKED in result:
-        run.say(f"masked tokens of the development sentences: {result[MASKED]:.2f}% guessed")
+        training.say(f"masked tokens of the development sentences: {result[MASKED]:.2f}% guessed")
     return result
 
 

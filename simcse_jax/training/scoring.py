@@ -44,7 +44,7 @@ def choose(setup: Setup, params: Params, score: bool) -> Chosen:
 
     Args:
       setup: the run's.
-      params: all that train, of `Setup.of_run`.
+      params: all that train, of `Setup.scored`.
       score: whether a score is due.
 
     Raises:

@@ -1,14 +1,10 @@
-"""From a config, and what was read, to the parts of a run's program; of several runs that share one, to those of all.
-
-The runs of one program differ in numbers of the step and seeds alone. Their arrays have a first axis of runs then.
-"""
+"""From a config, and what was read, to the parts of a run's program."""
 
 import dataclasses
 import functools
 from collections.abc import Sequence
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding
@@ -57,9 +53,9 @@ RENAMED = {"model.lora.dropout": "lora_dropout", "matryoshka.weights": "size_wei
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Setup:
-    """The parts of a program, its devices, and the runs that it trains."""
+    """The parts of a run's program, and its devices."""
 
-    configs: Sequence[Section]  # of each run
+    config: Section
     inputs: Inputs
     mesh: Mesh
     graph: Graph  # of the encoder that is trained
@@ -72,11 +68,6 @@ class Setup:
     frozen: Params | None = None  # parameters of the step that are not trained, on the devices
 
     @property
-    def config(self) -> Section:
-        """That of the first run, for all that they share."""
-        return self.configs[0]
-
-    @property
     def judge(self) -> Embedder:
         """As `embed`, with the pooler of the scores that choose a checkpoint."""
         return dataclasses.replace(self.embed, pooler=choosing_pooler(self.config))
@@ -87,11 +78,6 @@ class Setup:
         return self.recipes[0]
 
     @property
-    def together(self) -> bool:
-        """Whether several runs are trained."""
-        return len(self.configs) > 1
-
-    @property
     def replicated(self) -> NamedSharding:
         """The same array on every device."""
         return replicated(self.mesh)
@@ -99,7 +85,7 @@ class Setup:
     @functools.cached_property
     def by_example(self) -> NamedSharding:
         """The rows of a batch split over the devices."""
-        return split_over_examples(self.mesh, runs=self.together)
+        return split_over_examples(self.mesh)
 
     @property
     def towers(self) -> range:
@@ -108,30 +94,23 @@ class Setup:
 
     def settings(self) -> Settings:
         """The numbers of the step, on the devices. The total by which the learning rate is divided is above 0."""
-        return replicate(stacked([self._numbers(config) for config in self.configs]), self.replicated)
-
-    def _numbers(self, config: Section) -> Settings:
-        return make_settings(config, max(self.schedule.total, 1))
+        return replicate(make_settings(self.config, max(self.schedule.total, 1)), self.replicated)
 
     def state(self) -> TrainState:
-        """The initial state, on the devices; its `step` is common to all runs.
+        """The initial state, on the devices.
 
         Weights go from the host straight to their places, where the optimizer's part is made: no device ever has all of
         either.
         """
-        params, kept = [], []
-        for config in self.configs:
-            every = initial_params(config, self.inputs.model, self.inputs.adapter)
-            params.append(partial.split(every, self.encoder)[0])
-            kept.append(initial_kept(config, self.encoder, params[-1]))
-        numbers = stacked([self._numbers(config) for config in self.configs])
-        split, own = distribute((stacked(params), stacked(kept)), self.mesh, runs=self.together)
-        return split_state(split, numbers, self.recipe.optimization, own, self.mesh, self.together)
+        every = initial_params(self.config, self.inputs.model, self.inputs.adapter)
+        params = partial.split(every, self.encoder)[0]
+        params, kept = distribute((params, initial_kept(self.config, self.encoder, params)), self.mesh)
+        numbers = make_settings(self.config, max(self.schedule.total, 1))
+        return split_state(params, numbers, self.recipe.optimization, kept, self.mesh)
 
-    def of_run(self, params: Params, run: int) -> Params:
-        """The parameters of one run, by its number, as they are scored: whole on every device, or by layer in parts."""
-        own = jax.tree.map(lambda x: x[run], params) if self.together else params
-        return own if self.recipe.by_layer else whole(own, self.mesh)
+    def scored(self, params: Params) -> Params:
+        """The parameters as they are scored: whole on every device, or by layer in parts."""
+        return params if self.recipe.by_layer else whole(params, self.mesh)
 
     def model(self, trained: Params, tower: int = 0) -> Params:
         """All parameters, for scoring: with those that are frozen and without LoRA, whose products are added.
@@ -139,7 +118,7 @@ class Setup:
         The first or the second encoder stands in the place of the first one.
 
         Args:
-          trained: of `of_run`.
+          trained: of `scored`.
           tower: the encoder.
         """
         frozen = self.frozen
@@ -147,30 +126,24 @@ class Setup:
             frozen = distribute(partial.in_step(frozen_params(self.config.model, self.inputs.model)), self.mesh)
         return with_encoder(partial.merged(partial.of_step(trained, frozen), self.encoder), tower)
 
-    def batches(self) -> list[AnyBatches]:
-        """Those of each run."""
-        return [(self.inputs.corpus or NOTHING).batches(each.train.batch_size, each.seed) for each in self.configs]
+    def batches(self) -> AnyBatches:
+        """The batches of all steps."""
+        return (self.inputs.corpus or NOTHING).batches(self.config.train.batch_size, self.config.seed)
 
-    def read(self, batches: Sequence[AnyBatches], step: int) -> Batch:
+    def read(self, batches: AnyBatches, step: int) -> Batch:
         """The batch of an update, as the compiled step takes it; each process reads its own rows.
 
         Where one process has all devices, these are NumPy arrays: the step's dispatch places them, in a tenth of the
         time that `place` would take before it.
         """
         if self.by_example.is_fully_addressable:
-            return stacked([{**each[step]} for each in batches])
-        (own,) = batches
-        return place(functools.partial(own.rows, step), own.batch_size, self.by_example)
+            return {**batches[step]}
+        return place(functools.partial(batches.rows, step), batches.batch_size, self.by_example)
 
 
-def stacked(trees: Sequence[Any]) -> Any:
-    """The arrays of several runs with a first axis of runs; those of a single one as they are."""
-    return jax.tree.map(lambda *leaves: np.stack(leaves), *trees) if len(trees) > 1 else trees[0]
-
-
-def make_setup(configs: Sequence[Section], inputs: Inputs) -> Setup:
-    """The setup of a run, or of several that are trained together."""
-    config, model = configs[0], inputs.model
+def make_setup(config: Section, inputs: Inputs) -> Setup:
+    """The setup of a run."""
+    model = inputs.model
     mesh = data_mesh(inputs.devices, config.parallel.parts)
     head = HEADS[config.model.mlp]
     scored = build(computed_as(config.model, model.config), head.trained)[0]
@@ -193,7 +166,7 @@ def make_setup(configs: Sequence[Section], inputs: Inputs) -> Setup:
     corpus = inputs.corpus
     parts = [(part.num_columns, part.lengths) for part in corpus.parts] if corpus is not None else [(1, ())]
     return Setup(
-        configs,
+        config,
         inputs,
         mesh,
         graph=build(encoder, head.trained, jnp.dtype(config.train.dtype))[0],

@@ -95,6 +95,5 @@ class Steps:
 
 
 def describe(loss: np.ndarray) -> str:
-    """The loss for people; the mean over the runs that are trained together, without those that were given up."""
-    finite = loss[np.isfinite(loss)]
-    return f"loss {finite.mean():.4f}" if finite.size else f"loss {loss.flat[0]}"
+    """The loss for people."""
+    return f"loss {loss:.4f}"

@@ -20,8 +20,6 @@ from simcse_jax.training.learning_rate import learning_rate
 from simcse_jax.training.loss import Recipe, make_loss
 from simcse_jax.training.optimizer import ADAMW, Optimization, norm_of_whole, optimizer
 
-# Where the axis of runs is in a state of several.
-RUNS = TrainState(step=None, params=0, optimizer=0, kept=0)  # type: ignore[arg-type]  # numbers in the arrays' places
 METRICS = ("loss", "learning_rate", "gradient_norm")
 
 Metrics = dict[str, Float[Array, ""]]  # by the names above, and OBJECTIVE/NAME of what objectives measure
@@ -41,16 +39,14 @@ def _fresh(params: Params, settings: Mapping[str, Any], chosen: Optimization) ->
 
 
 def split_state(
-    params: Params, settings: Mapping[str, Any], chosen: Optimization, kept: Kept, mesh: Mesh, together: bool = False
+    params: Params, settings: Mapping[str, Any], chosen: Optimization, kept: Kept, mesh: Mesh
 ) -> TrainState:
     """`init_state` of arrays that `devices.parts` has split, which are donated: the rest is made where it belongs."""
 
     def make(params: Params, settings: Mapping[str, Any], kept: Kept) -> TrainState:
         return init_state(params, settings, chosen, kept)
 
-    if together:
-        make = jax.vmap(make, out_axes=RUNS)
-    wanted = shardings(jax.eval_shape(make, params, settings, kept), mesh, runs=together)
+    wanted = shardings(jax.eval_shape(make, params, settings, kept), mesh)
     return jax.jit(make, donate_argnums=(0, 2), out_shardings=wanted)(params, settings, kept)
 
 
@@ -80,20 +76,16 @@ def make_update(graph: Graph, recipe: Recipe, mesh: Mesh) -> Update:
 
 
 @functools.lru_cache(maxsize=16)
-def make_step(graph: Graph, recipe: Recipe, mesh: Mesh, together: bool = False) -> jax.stages.Wrapped:
+def make_step(graph: Graph, recipe: Recipe, mesh: Mesh) -> jax.stages.Wrapped:
     """The jitted update, which donates the old state. The same arguments give the same function, compiled once.
 
-    Each device updates its part of the state (`devices.parts`). `together` updates R runs at once: the arrays of
-    states, batches and settings have a first axis of R, so the runs may differ in all numbers and in their seeds. They
-    share `state.step` and the frozen parameters.
+    Each device updates its part of the state (`devices.parts`).
     """
     compute = make_update(graph, recipe, mesh)
-    if together:
-        compute = jax.vmap(compute, in_axes=(RUNS, 0, 0, None), out_axes=(RUNS, 0))
 
     def update(
         state: TrainState, batch: Batch, settings: Settings, frozen: Params | None = None
     ) -> tuple[TrainState, Metrics]:
-        return constrain(compute(state, batch, settings, frozen), mesh, runs=together)
+        return constrain(compute(state, batch, settings, frozen), mesh)
 
     return jax.jit(update, donate_argnums=0)

@@ -116,5 +116,4 @@ def jobs(warm, tiny_bert, corpus, trained, exported, tmp_path_factory) -> dict[s
         "a new export": Job(nothing, export, files_of, model),
         "an export that is replaced": Job(export_before, export, files_of, model),
         "a sweep": Job(nothing, sweep_args(), table),
-        "a sweep in one program": Job(nothing, sweep_args("--config.sweep.vectorize=True"), table),
     }

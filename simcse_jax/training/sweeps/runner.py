@@ -1,6 +1,5 @@
 """The runs of a sweep: which are finished, which remain, and what they have in common."""
 
-import hashlib
 import signal
 import time
 from collections import Counter
@@ -32,14 +31,10 @@ from simcse_jax.training.sweeps.metrics import (
     ANALYZED,
     HELD_OUT_DEV,
     METRICS,
-    MINUTES,
     RETRIEVAL_DEV,
     chosen_by,
 )
-from simcse_jax.training.sweeps.together import draws_data, group_key, train_together
 from simcse_jax.training.sweeps.variants import Variant, read_seeds
-
-TOGETHER = "together-"  # what the names of folders begin with that have the checkpoints of several runs
 
 
 class Run(NamedTuple):
@@ -77,8 +72,6 @@ def all_runs(variants: Sequence[tuple[Variant, Section]], sweep: Section, folder
     """
     if folder.exists() and not folder.is_dir():
         raise UserError(f"{option('workdir', folder)}: is a file")
-    if alone := [metric for metric in sweep.metrics if metric in (MINUTES, *AGAINST) and sweep.vectorize]:
-        raise UserError(f"config.sweep.vectorize: runs trained together have no {alone[0]} of their own")
     runs_of = [(variant, config) for variant, config in variants if not variant.quoted]
     for variant, config in runs_of:
         where = f"variant {variant.name!r}: config"
@@ -229,15 +222,13 @@ def scores_tests(config: Section) -> bool:
     return bool(config.eval.data and config.eval.tasks) and not local_path(config.eval.data).is_file()
 
 
-def run_all(runs: Sequence[Run], vectorize: bool, folder: Path) -> list[str]:
+def run_all(runs: Sequence[Run]) -> list[str]:
     """Runs all that are not finished; a run that was stopped resumes.
 
     A failed run (a loss that is not finite, data that cannot be read) is reported and skipped; the others continue.
 
     Args:
       runs: all of them.
-      vectorize: whether to train runs together where possible.
-      folder: the sweep's, where such groups have their checkpoints.
 
     Returns:
       A line for each failed run.
@@ -247,25 +238,22 @@ def run_all(runs: Sequence[Run], vectorize: bool, folder: Path) -> list[str]:
     """
     pending = [run for run in runs if not run.is_done()]
     print(f"{len(runs)} runs, {len(runs) - len(pending)} of them done", flush=True)
-    for run in pending if vectorize and not any(folder.glob(f"{TOGETHER}*")) else ():
-        if Workdir(run.workdir).has_result and not (run.workdir / "checkpoints").exists():
-            raise UserError(
-                f"{run.workdir}: lacks scores that a column of config.sweep.metrics needs, and runs that were trained "
-                "together keep no checkpoints; leave the column out, or remove the run to train it again"
-            )
     problems: list[str] = []
     signals: list[int] = []
     before = signal.signal(signal.SIGTERM, lambda number, frame: signals.append(number))
     try:
-        started, number = time.monotonic(), 0
-        for group in make_groups(runs, pending, folder) if vectorize else [[run] for run in pending]:
+        started = time.monotonic()
+        for number, run in enumerate(pending):
             if signals:  # one that arrived after the last step of a run, which ignores it
                 raise Preempted("SIGTERM: all runs so far are saved; the same command resumes there")
             left = (time.monotonic() - started) / number * (len(pending) - number) if number else 0
             place = f"run {number + 1} of {len(pending)}{f', {tqdm.format_interval(left)} left' if left else ''}"
-            print(f"=== {place}: {', '.join(run.name for run in group)}", flush=True)
-            number += len(group)
-            problems += _run(group, folder)
+            print(f"=== {place}: {run.name}", flush=True)
+            try:
+                train_and_evaluate(run.config, str(run.workdir))
+            except UserError as error:
+                print(f"error: {error}", flush=True)
+                problems.append(f"{run.name}: {error}")
     finally:
         signal.signal(signal.SIGTERM, before)
     return problems
@@ -284,41 +272,6 @@ def report_finished(runs: Sequence[Run], folder: Path) -> list[str]:
     if not done:
         raise UserError(f"config.sweep.run=False: none of the {len(runs)} runs in {folder} is finished; run some first")
     print(f"{len(runs)} runs, {done} of them done", flush=True)
-    return []
-
-
-def make_groups(runs: Sequence[Run], pending: Sequence[Run], folder: Path) -> list[list[Run]]:
-    """The pending runs, in groups that can be trained together.
-
-    A group that was stopped while its scores were being written resumes whole, with its finished runs, since its
-    checkpoints hold all of them. A run that has checkpoints of its own resumes alone.
-    """
-    alone = [run for run in pending if (run.workdir / "checkpoints").exists() or group_key(run.config) is None]
-    groups = [[run] for run in alone]
-    keys = dict.fromkeys(group_key(run.config) for run in pending if run not in alone)
-    for key in keys:
-        members = [run for run in runs if run not in alone and group_key(run.config) == key]
-        if not group_folder(members, folder).exists():
-            members = [run for run in members if run in pending]
-        groups.append(members)
-    return groups
-
-
-def group_folder(group: Sequence[Run], folder: Path) -> Path:
-    """Where a group has its checkpoints, by its members."""
-    return folder / f"{TOGETHER}{hashlib.sha256(' '.join(run.name for run in group).encode()).hexdigest()[:8]}"
-
-
-def _run(group: Sequence[Run], folder: Path) -> list[str]:
-    """Trains a run, or several together; returns a line for each failed one."""
-    try:
-        if len(group) > 1:
-            configs, workdirs = [run.config for run in group], [run.workdir for run in group]
-            return train_together(configs, workdirs, group_folder(group, folder))
-        train_and_evaluate(group[0].config, str(group[0].workdir))
-    except UserError as error:
-        print(f"error: {error}", flush=True)
-        return [f"{run.name}: {error}" for run in group]
     return []
 
 
@@ -399,6 +352,13 @@ def _named_by(run: Run, field: str) -> tuple[Any, ...]:
         read = tuple(item for item in flatten(config).items() if item[0].startswith(("data.", "teacher.")))
         return config.model.init_from, trains(config), objectives, read, run.seed if draws_data(config) else None
     return run.variant, None
+
+
+def draws_data(config: Section) -> bool:
+    """Whether the training data are other ones with another seed."""
+    data = config.data
+    drawn = data.augment.name or data.subsample or data.held_out
+    return bool(drawn or data.positives in ("next_3_sentences", "spans"))
 
 
 def _text(value: Any) -> str:

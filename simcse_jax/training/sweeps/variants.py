@@ -80,9 +80,6 @@ FIELDS: dict[str, Field] = {
     "sweep.run": field(
         True, "False: runs nothing, and the table has what is finished, for example on several machines."
     ),
-    "sweep.vectorize": field(
-        False, "Train the variants that differ in numbers of the step alone together, in one compiled step."
-    ),
 }
 
 
