@@ -302,7 +302,7 @@ def test_a_run_measures_the_last_layer_and_compiles_once(tiny_bert):
     given = SimpleNamespace(model=model, tokenizer=Tokenizer(model.folder, model.config), analysis=sample)
     vars(given).update(devices=jax.devices()[:2], evaluation=None, num_columns=1, total_steps=9)
     vars(given).update(language_model=None, generator=None, corpus=None, template=None, positive_template=None)
-    setup = make_setup([measuring(model__mlp="none")], given)
+    setup = make_setup(measuring(model__mlp="none"), given)
     (evaluator,) = setup.measuring
     programs, found = [], []
     for factor in (1.0, 0.5):

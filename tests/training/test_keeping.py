@@ -15,7 +15,6 @@ from simcse_jax.devices.parts import distribute
 from simcse_jax.models import parameters
 from simcse_jax.models.changes import Repeated
 from simcse_jax.objectives.momentum_contrast import OBJECTIVE
-from simcse_jax.runs.state import TrainState
 from simcse_jax.training.step import init_state, make_step
 
 NAME = OBJECTIVE.name
@@ -88,23 +87,6 @@ def test_the_queue_and_the_momentum_encoder_are_the_same_on_several_devices_and_
     np.testing.assert_allclose(own, losses, rtol=1e-5)
     assert int(found.kept[NAME]["filled"]) == 20
     assert_arrays(found.kept[NAME], expected.kept[NAME], atol=1e-5)
-
-
-@pytest.mark.slow
-def test_several_runs_in_one_program_keep_what_each_of_them_keeps_alone(whole):
-    chosen = [numbers(), numbers(0.9, seed=jnp.uint32(5))]
-    graph, _ = fresh(chosen[0])
-    states = [fresh(each)[1] for each in chosen]
-    together = TrainState(states[0].step, *jax.tree.map(lambda *rows: jnp.stack(rows), *[each[1:] for each in states]))
-    mesh = data_mesh(jax.devices()[:1])
-    step, together = make_step(graph, esimcse(), mesh, together=True), distribute(together, mesh, runs=True)
-    stacked = jax.tree.map(lambda *rows: jnp.stack(rows), *chosen)
-    for number in range(STEPS):
-        data = {name: np.stack([rows] * 2) for name, rows in batch(1, seed=number).items()}
-        together, _ = step(together, data, stacked)
-    for row, alone in enumerate((whole[0], trained(chosen=chosen[1])[0])):
-        found = {name: value[row] for name, value in together.kept[NAME].items()}
-        assert_arrays(found, alone.kept[NAME], atol=1e-5)
 
 
 @pytest.mark.slow

@@ -5,7 +5,6 @@ import time
 from types import SimpleNamespace
 from typing import ClassVar
 
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from support import SPEED, call, lines, refused, train_args
@@ -13,7 +12,7 @@ from support import SPEED, call, lines, refused, train_args
 from simcse_jax.encoding.embedder import NotFinite
 from simcse_jax.errors import Preempted, UserError
 from simcse_jax.host.progress import Progress
-from simcse_jax.training.loop import Run, Training
+from simcse_jax.training.loop import Training
 from simcse_jax.training.patience import SINCE_BEST, Patience
 from simcse_jax.training.schedule import Due, Schedule
 from simcse_jax.training.step import METRICS
@@ -43,9 +42,8 @@ class Recorded(Training):
     def __init__(self):
         self.said = []
         checkpoints = SimpleNamespace(wait=lambda: self.said.append("wait"))
-        run = Run(None, None, Patience(0))
         compiled = SimpleNamespace(compile=lambda *_: 0.0)
-        super().__init__(SimpleNamespace(schedule=SCHEDULE), [run], [], compiled, {}, checkpoints)
+        super().__init__(SimpleNamespace(schedule=SCHEDULE), None, Patience(0), None, compiled, {}, checkpoints)
 
     def read(self, step):
         self.said.append(f"read {step}")
@@ -96,9 +94,9 @@ def test_a_resumed_run_does_not_look_at_its_start_and_one_that_has_ended_does_no
     assert finished.said == ["wait"]
 
     class Ending(Recorded):
-        @property
-        def ended(self):
-            return "look 2: score save" in self.said
+        def look(self, number, *rest):
+            super().look(number, *rest)
+            self.ended = self.ended or number == 2
 
     training = Ending()
     for start, last in ((0, "look 2: score save"), (2, "wait")):
@@ -187,7 +185,7 @@ class Lines:
 
 
 def trained(names=("",), scores=None, patience=0, checkpoints=None, best=(), **parts):
-    """Runs in the loop, whose models are their parameters; `scores` are called with them."""
+    """A run in the loop, whose model is its parameters; `scores` are called with them."""
 
     class Model:
         def __init__(self, params):
@@ -198,24 +196,22 @@ def trained(names=("",), scores=None, patience=0, checkpoints=None, best=(), **p
                 raise NotFinite("the model's embeddings are not finite")
             return np.ones((len(sentences), 2))
 
-    together = len(names) > 1
     embed, schedule = SimpleNamespace(with_params=Model), SimpleNamespace(total=99)
     setup = SimpleNamespace(
-        **{"together": together, "embed": embed, "judge": embed, "schedule": schedule, "towers": range(1)},
-        of_run=lambda params, row: {name: value[row] for name, value in params.items()} if together else params,
+        **{"embed": embed, "judge": embed, "schedule": schedule, "towers": range(1)},
+        scored=lambda params: params,
         model=lambda params, tower: params,
         read=lambda batches, step: parts.get("batch", step),
         measuring=[lambda model: {"analysis": {"x": 1.0}}],
         scoring=[lambda model: model([""]) is not None and {"eval/x": scores(model.embedder.params)}] if scores else [],
     )
-    runs = [Run(None, None, Patience(patience), name, metrics=Lines()) for name in names]
     checkpoints = checkpoints or SimpleNamespace(latest=4, close=list, save=lambda *_: None)
-    return Training(setup, runs, [parts.get("batches")], parts.get("updates"), {}, checkpoints, best=dict(best))
+    batches, updates = parts.get("batches"), parts.get("updates")
+    return Training(setup, None, Patience(patience), batches, updates, {}, checkpoints, metrics=Lines())
 
 
-def done(number, *losses):
-    losses = np.array(losses or 1.0, np.float32)
-    return [(number, dict.fromkeys(METRICS, np.ones_like(losses)) | {"loss": losses})]
+def done(number):
+    return [(number, dict.fromkeys(METRICS, np.float32(1)))]
 
 
 def test_the_first_step_that_went_wrong_is_named_with_the_last_good_checkpoint():
@@ -223,20 +219,6 @@ def test_the_first_step_that_went_wrong_is_named_with_the_last_good_checkpoint()
     training.pending = [*done(5), (6, done(6)[0][1] | {"gradient_norm": np.float32(np.inf)}), *done(7)]
     with pytest.raises(UserError, match=r"step 6: .*norm inf; the last good checkpoint is that of step 4"):
         training.fetch()
-
-
-def test_of_several_runs_one_that_went_wrong_is_given_up_and_the_others_continue(capsys):
-    training = trained(("a", "b"), scores=lambda params: 1.0, best={"x": jnp.zeros(2)})
-    training.pending = [*done(5, 1, np.nan), *done(6, 2, np.nan)]
-    training.log(6)
-    logged = [{"step": 6, **dict.fromkeys(METRICS, 1.0), "loss": 2.0}]
-    assert [run.metrics.lines for run in training.runs] == [logged, []]
-    assert training.runs[1].problem == "step 5: the loss is nan, the gradient's norm 1.0" and not training.ended
-    params = {"x": jnp.array([np.inf, 1.0])}
-    training.look(7, SimpleNamespace(params=params), Due(False, False, True, False))
-    assert training.runs[0].problem == "step 7: the model's embeddings are not finite" and training.ended
-    printed = capsys.readouterr().out
-    assert "b: step 5: the loss is nan" in printed and "a: step 7: the model's" in printed
 
 
 def names_of(lines):
@@ -247,10 +229,9 @@ def test_the_step_at_which_patience_ends_a_run_is_logged_and_measured():
     saved, scores = [], iter([3.0, 2.0, 2.5])
     checkpoints = SimpleNamespace(save=lambda state, score, tower: saved.append(score))
     training = trained(scores=lambda params: next(scores), patience=2, checkpoints=checkpoints)
-    (run,) = training.runs
     state = SimpleNamespace(params={"x": np.ones(1)}, _replace=lambda params: state)
     for number, due in ((4, Due(True, True, True, True)), (8, Due(False, False, True, True))) * 2:
-        if run.ended:
+        if training.ended:
             break
         training.pending = done(number)
         training.speed.add(16, 100)
@@ -259,30 +240,13 @@ def test_the_step_at_which_patience_ends_a_run_is_logged_and_measured():
         training.look(number, state, due)
     logged, scored = sorted([*METRICS, *SPEED[:4]]), ["eval/x", SINCE_BEST]
     first = [(4, logged), (4, ["analysis"]), (4, scored)]
-    written = names_of(run.metrics.lines)
-    assert written == [*first, (8, scored), *first] and saved == [3.0, 2.0, 2.5] and run.ended
-    run.patience, run.ended, training.pending = Patience(1, best=9.0), False, done(9)
+    written = names_of(training.metrics.lines)
+    assert written == [*first, (8, scored), *first] and saved == [3.0, 2.0, 2.5] and training.ended
+    training.patience, training.ended, training.pending = Patience(1, best=9.0), False, done(9)
     training.speed.add(16, 100)
     scores = iter([1.0])
     training.look(9, state, Due(False, False, True, True))
-    assert names_of(run.metrics.lines)[len(written) :] == [(9, scored), (9, logged), (9, ["analysis"])]
-
-
-def test_of_several_runs_one_whose_patience_is_over_ends_with_what_it_has_and_the_others_continue(capsys):
-    scores = {"a": [3.0, 1.0, 9.0, 9.0], "b": [1.0, 2.0, 3.0, 2.0]}
-    training = trained("ab", lambda own: scores["ab"[int(own["x"]) % 2]][number - 1], 1, best={"x": jnp.arange(2.0)})
-    one, other = training.runs
-    ends = []
-    for number in range(1, 5):
-        training.pending = done(number, np.nan if number > 2 else 1.0, 1.0)  # of a row that has ended
-        training.log(number)
-        state = SimpleNamespace(params={"x": jnp.arange(2.0) + 10 * number}, _replace=lambda params: None)
-        training.look(number, state, Due(True, False, True, False))
-        ends.append((one.continues, other.continues, training.ended))
-    assert ends == [(True, True, False), (False, True, False), (False, True, False), (False, False, True)]
-    assert [line["step"] for line in one.metrics.lines if "loss" in line] == [1, 2] and not one.problem
-    assert training.best["x"].tolist() == [10.0, 31.0] and other.best == (3.0, 3)
-    assert one.patience.result == {"ended_at_step": 2} and "a: ended at step 2" in capsys.readouterr().out
+    assert names_of(training.metrics.lines)[len(written) :] == [(9, scored), (9, logged), (9, ["analysis"])]
 
 
 def test_writing_the_metrics_is_none_of_the_steps_time(monkeypatch):
@@ -293,7 +257,7 @@ def test_writing_the_metrics_is_none_of_the_steps_time(monkeypatch):
         training.pending = done(number)
         training.speed.add(80, 800)
         training.log(number)
-    lines = training.runs[0].metrics.lines
+    lines = training.metrics.lines
     assert all(line["seconds"] < 0.1 and line["sentences_per_second"] > 80 / 0.1 for line in lines)
     assert training.speed.steps == 0
 
@@ -321,7 +285,7 @@ def test_each_step_s_sentences_and_tokens_are_counted_and_the_share_of_the_peak(
         training.pending = []  # idle
         training.update(step, None, training.read(step))
     training.log(3)
-    (line,) = training.runs[0].metrics.lines
+    (line,) = training.metrics.lines
     assert set(line) == {"step", *METRICS, *SPEED} and 0 < line["waiting_for_data"] <= 1
     counts = [line[name] * line["seconds"] for name in ("sentences_per_second", "tokens_per_second", "share_of_peak")]
     assert counts == pytest.approx([24, 36, 0.003])

@@ -1,5 +1,4 @@
 import random
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -7,7 +6,6 @@ from support import assert_arrays, call, lines, succeeded, train_args
 
 from simcse_jax.devices.preemption import Preemption
 from simcse_jax.runs.loading import load_model
-from simcse_jax.training.programs import choose_sizes
 
 pytestmark = pytest.mark.exact
 
@@ -57,15 +55,3 @@ def test_a_run_that_is_stopped_and_resumed_takes_the_same_programs_and_ends_with
     monkeypatch.setattr(Preemption, "reached", lambda self, number: False)
     _, parts = run("parts")
     assert_arrays(load_model(str(parts)).params, load_model(str(whole)).params)
-
-
-def test_several_runs_have_one_program_for_the_longest_batch_of_any(capsys):
-    """Where that is not known, they say that padding stays."""
-    fields = {"config": SimpleNamespace(train=SimpleNamespace(unpad=True)), "mesh": SimpleNamespace(size=1)}
-    fields |= {"recipe": SimpleNamespace(chunk_size=0), "schedule": SimpleNamespace(total=4), "together": True}
-    known, unknown, alone = (((3, 5),), ((4, 2), (6, 4))), (((5,), ()), ((5,), ())), (((),), ((),))
-    for tokens, chosen, said in ((known, (6, 5), False), (unknown, (), True), (alone, (), False)):
-        batches = [SimpleNamespace(sizes=lambda *_, own=own, **__: SimpleNamespace(tokens=own)) for own in tokens]
-        found = choose_sizes(SimpleNamespace(**fields), batches)
-        assert found.tokens == (chosen,) and found.of(3) == 0
-        assert ("all padding" in capsys.readouterr().out) == said

@@ -1,14 +1,10 @@
 from types import SimpleNamespace
 
-import jax.numpy as jnp
 import numpy as np
 
-from simcse_jax.errors import UserError
 from simcse_jax.evaluation import geometry, sts
 from simcse_jax.training.evaluation import Evaluation
-from simcse_jax.training.loop import Run, Training
-from simcse_jax.training.patience import Patience
-from simcse_jax.training.result import final_scores, finish
+from simcse_jax.training.result import final_scores
 
 
 def test_a_finished_run_is_scored_on_what_it_lacks_alone():
@@ -51,25 +47,3 @@ def test_a_finished_run_is_scored_on_what_it_lacks_alone():
     encoded.clear()
     incomplete = {name: value for name, value in without.items() if name != "dev"}
     assert final_scores(inputs, Model(), 1, incomplete) == whole and len(encoded) == 2 * 3
-
-
-def test_of_several_runs_one_that_diverged_before_a_kill_or_cannot_be_scored_is_given_up_alone(capsys, monkeypatch):
-    def report(run, *_):
-        if run.name == "b":
-            raise UserError("the embeddings vary in 0 directions only")
-        return {"dev": 1.0}
-
-    monkeypatch.setattr("simcse_jax.training.result.report", report)
-    setup = SimpleNamespace(together=True, inputs=None, model=lambda params, tower: params)
-    setup.of_run = lambda params, row: {name: value[row] for name, value in params.items()}
-    setup.embed = SimpleNamespace(with_params=lambda params: params)
-    results = []
-    metrics = SimpleNamespace(lines=[], finish=results.append)
-    runs = [Run(None, None, Patience(1), name, metrics=metrics) for name in "abcd"]
-    runs[3].ended = True  # so what came after does not count
-    training = Training(setup, runs, [], None, {}, None, best={"x": jnp.zeros((4, 2))})
-    broken = {"x": jnp.ones((4, 2)), "y": jnp.array([[1.0, np.nan], [1.0, 2.0], [1.0, 2.0], [np.inf, 1.0]])}
-    finish(training, SimpleNamespace(params=broken, step=9))
-    problems = ["step 9: its parameters are not finite", "step 9: the embeddings vary in 0 directions only", "", ""]
-    assert [run.problem for run in runs] == problems and results == [{"dev": 1.0}] * 2
-    assert "a: step 9: its parameters are not finite" in capsys.readouterr().out

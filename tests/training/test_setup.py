@@ -4,7 +4,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from support import assert_arrays
 from support.configs import config_of
 
 from simcse_jax.config.fields import numbers_of_step
@@ -27,10 +26,10 @@ def inputs(tiny_bert):
 
 def test_there_is_a_head_if_the_config_says_so_and_it_encodes_like_the_loaded_model(inputs, tiny_bert):
     for mlp, trained, scored in (("train", 1, 0), ("always", 1, 1), ("none", 0, 0)):
-        setup = make_setup([config_of(model__mlp=mlp)], inputs)
+        setup = make_setup(config_of(model__mlp=mlp), inputs)
         assert ("head.kernel" in setup.state().params) == bool(trained) == setup.recipe.use_head
         assert setup.embed.use_head == bool(scored)
-    setup = make_setup([config_of(model__mlp="none", train__dtype="bfloat16")], inputs)
+    setup = make_setup(config_of(model__mlp="none", train__dtype="bfloat16"), inputs)
     embed = setup.embed.with_params(jax.device_put(setup.state().params, setup.replicated))
     texts = ["the cat sat", "a dog ran home"]
     np.testing.assert_allclose(embed(texts), SimCSE(str(tiny_bert), pooler="cls").encode(texts), atol=1e-5)
@@ -39,7 +38,7 @@ def test_there_is_a_head_if_the_config_says_so_and_it_encodes_like_the_loaded_mo
 def test_no_two_arrays_of_a_state_share_a_buffer_nor_one_with_the_model(inputs):
     """A step gives up the buffers of its old state: one that is there twice could be given up once only."""
     inputs.devices = inputs.devices[:1]
-    state = make_setup([config_of(model__dual_encoder=True)], inputs).state()
+    state = make_setup(config_of(model__dual_encoder=True), inputs).state()
     arrays = jax.tree.leaves(state)
     assert sum(map(np.size, arrays)) > 3 * 2 * sum(map(np.size, inputs.model.params.values()))  # with both moments
     pointers = [array.addressable_data(0).unsafe_buffer_pointer() for array in arrays]
@@ -48,34 +47,18 @@ def test_no_two_arrays_of_a_state_share_a_buffer_nor_one_with_the_model(inputs):
 
 
 def test_a_process_with_all_devices_leaves_placing_to_the_step_s_dispatch(inputs, monkeypatch):
-    setup = make_setup([config_of(train__batch_size=4)], inputs)
+    setup = make_setup(config_of(train__batch_size=4), inputs)
     corpus = Corpus(np.arange(96, dtype=np.int32).reshape(12, 1, 8), np.ones((12, 1, 8), np.int8))
     batches = Batches(corpus, 4, seed=0)
-    read, by_example = setup.read([batches], 1), setup.by_example
+    read, by_example = setup.read(batches, 1), setup.by_example
     assert {type(value) for value in read.values()} == {np.ndarray}
     with monkeypatch.context() as patch:  # as one of several processes
         patch.setitem(vars(setup), "by_example", SimpleNamespace(is_fully_addressable=False))
         patch.setattr("simcse_jax.training.setup.place", lambda read, rows, _: place(read, rows, by_example))
-        placed = setup.read([batches], 1)
+        placed = setup.read(batches, 1)
     for name, value in placed.items():
         assert value.sharding == by_example
         np.testing.assert_array_equal(value, read[name])
-
-
-@pytest.mark.slow
-def test_runs_of_one_setup_differ_in_their_numbers(inputs):
-    configs = [config_of(seed=1), config_of(seed=2, train__learning_rate=0.5)]
-    setup = make_setup(configs, inputs)
-    first, second = (make_setup([each], inputs) for each in configs)
-    rates = [float(each.settings()["learning_rate"]) for each in (first, second)]
-    assert setup.settings()["learning_rate"].tolist() == rates and rates[0] != rates[1]
-    assert first.settings()["total_steps"] == 1  # nothing is divided by 0
-    state = setup.state()
-    assert state.step.shape == ()
-    for run, alone in enumerate((first, second)):
-        assert_arrays(setup.of_run(state.params, run), alone.state().params)
-    one, other = state.params["head.kernel"]
-    assert not np.array_equal(one, other)
 
 
 def test_the_numbers_of_the_step_are_those_of_the_fields_table():

@@ -24,8 +24,8 @@ def test_a_line_has_the_work_of_all_steps_in_the_seconds_that_count_and_the_shar
     line = speed.line()
     assert line["share_of_peak"] * line["seconds"] == pytest.approx(3e-3)
     assert "share_of_peak" not in Speed().line()
-    for loss, said in ((np.float32(0.25), "0.2500"), ([1.0, np.nan, 2.0], "1.5000"), ([np.nan, np.inf], "nan")):
-        assert describe(np.array(loss)) == f"loss {said}"
+    for loss, said in ((0.25, "0.2500"), (np.nan, "nan")):
+        assert describe(np.float32(loss)) == f"loss {said}"
 
 
 @pytest.mark.parametrize("seconds", [0.01, 0.3, 10.0])

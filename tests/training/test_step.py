@@ -90,18 +90,15 @@ def test_updates_fall_linearly_learn_and_compile_once():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("words", [40, 41])
-def test_steps_of_two_runs_at_once_are_the_same_on_two_devices_and_on_a_torus(words, monkeypatch):
+def test_a_step_is_the_same_on_two_devices_and_on_a_torus(words, monkeypatch):
     """There rows of word embeddings are exchanged, too: 40 words are split by rows, 41 by columns."""
     graph, params, _ = random_model(num_layers=1)
     params |= {WORD_EMBEDDING: np.resize(params[WORD_EMBEDDING], (words, 32))}
-    rates = jnp.array([1e-3, 1e-4], jnp.float32)
 
     def step(devices):
         mesh = data_mesh(jax.devices()[:devices])
-        state = init_state(params, settings())
-        state, data, chosen = jax.tree.map(lambda x: jnp.stack([x, x]), (state, batch(1), settings()))
-        both = make_step(graph, recipe(1), mesh, together=True)
-        state, values = both(state._replace(step=jnp.int32(0)), data, chosen | {"learning_rate": rates})
+        state = distribute(init_state(jax.tree.map(jnp.array, params), settings()), mesh)
+        state, values = make_step(graph, recipe(1), mesh)(state, batch(1), settings())
         return np.asarray(values["loss"]), {name: np.asarray(value) for name, value in state.params.items()}
 
     losses, trained = step(1)
@@ -113,5 +110,3 @@ def test_steps_of_two_runs_at_once_are_the_same_on_two_devices_and_on_a_torus(wo
         other_losses, other = step(devices)
         np.testing.assert_allclose(other_losses, losses, rtol=1e-6)
         assert_arrays(other, trained, atol=2e-6)
-    kernel = trained["head.kernel"] - params["head.kernel"]
-    assert np.abs(kernel[0]).mean() > 5 * np.abs(kernel[1]).mean() > 0

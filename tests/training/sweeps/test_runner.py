@@ -1,13 +1,11 @@
 import contextlib
 import csv
-import itertools
 import json
 import os
 import re
 import shutil
 import signal
 import unittest
-from types import SimpleNamespace
 from unittest.mock import Mock
 
 import jax
@@ -25,8 +23,6 @@ from simcse_jax.config.sections import Section
 from simcse_jax.devices.preemption import Preemption
 from simcse_jax.errors import Preempted, UserError
 from simcse_jax.host.locks import held
-from simcse_jax.runs.loading import load_model
-from simcse_jax.training.loop import Training
 from simcse_jax.training.run import train_and_evaluate
 from simcse_jax.training.sweeps import runner
 from simcse_jax.training.sweeps.variants import Variant, load_variants, read_sweep, sweep_defaults
@@ -277,74 +273,15 @@ def test_what_a_run_measures_and_reads_is_accepted_but_not_rows_scored_on_other_
 def test_more_that_is_refused_before_scores_of_runs_without_a_checkpoint_are_dropped(file, here, tmp_path):
     with pytest.raises(UserError, match=r"workdir=.*pairs\.tsv: is a file"):
         runner.all_runs(rows({}), columns("stsb_dev"), here / "pairs.tsv")
-    for metric in ("training_minutes", "after"):
-        with pytest.raises(UserError, match=f"no {metric} of their own"):
-            runner.all_runs(rows({}), columns(metric, vectorize=True), here / "sweep")
     with pytest.raises(UserError, match=r"is a sweep; run it with simcse-jax sweep"):
         validate(parse(["--config", str(file), "--workdir=w"])[0])
     with pytest.raises(UserError, match="no such file"):
         run(file, here / "sweep", "--config.data.train=no/such")
     assert not (here / "sweep").exists()
-    together = SimpleNamespace(workdir=tmp_path / "a" / "seed1", is_done=lambda: False)
-    together.workdir.mkdir(parents=True)
-    (together.workdir / "result.json").write_text("{}")
-    with pytest.raises(UserError, match=r"a/seed1: lacks scores that a column of config\.sweep\.metrics needs"):
-        runner.run_all([together], True, tmp_path)
-    assert (together.workdir / "result.json").exists()
 
 
-@pytest.mark.slow
-def test_runs_together_equal_each_alone_also_when_one_fails(finished, file, tmp_path, monkeypatch, capsys):
-    workdir, _ = finished
-
-    def stop(workdir, result):
-        if list(tmp_path.glob("*/*/result.json")):
-            raise KeyboardInterrupt
-        (workdir.path / "result.json").write_text(json.dumps(result))
-
-    def ctrl_c(self, number):
-        if number == 3:
-            os.kill(os.getpid(), signal.SIGINT)
-        log(self, number)
-
-    together, log = "--config.sweep.vectorize=True", Training.log
-    with monkeypatch.context() as patch:
-        patch.setattr(Training, "log", ctrl_c)
-        with pytest.raises(KeyboardInterrupt, match="Ctrl-C: saved at step 3; resume with:"):
-            run(file, tmp_path, together)
-    with monkeypatch.context() as patch:
-        patch.setattr("simcse_jax.runs.workdir.Workdir.write_result", stop)
-        with pytest.raises(KeyboardInterrupt):
-            run(file, tmp_path, together)
-    assert len(list(tmp_path.glob("*/*/result.json"))) == 1
-    (checkpoints,) = tmp_path.glob("together-*/checkpoints")
-    assert {path.name for path in checkpoints.iterdir()} == {"4", "8"}
-    for leftover in (checkpoints / "8").rglob("*"):
-        if leftover.is_file():
-            leftover.unlink()
-    with pytest.raises(UserError, match=r"2 of 6 runs failed; the first: wild \(seed1\): step \d+: "):
-        run(file, tmp_path, together)
-    assert "resuming at step 4 of 8" in capsys.readouterr().out
-    for variant, seed in itertools.product("ab", (1, 2)):  # the same to the rounding of sums
-        losses, scores, result = read(tmp_path, variant, seed)
-        own_losses, own_scores, own_result = read(workdir, variant, seed)
-        assert list(losses) == list(own_losses) == list(range(1, STEPS + 1))
-        np.testing.assert_allclose(list(losses.values()), list(own_losses.values()), rtol=1e-4)
-        assert scores == pytest.approx(own_scores, abs=0.2)
-        assert result["dev"]["spearman"] == pytest.approx(own_result["dev"]["spearman"], abs=0.2)
-    about = [json.loads((base / "a/seed1/run.json").read_text())["examples"] for base in (tmp_path, workdir)]
-    assert about[0] == about[1] > 0
-    assert not list(tmp_path.glob("together-*")) and not list(tmp_path.glob("wild/*/result.json"))
-    with pytest.raises(UserError, match="has its scores but no checkpoint"):
-        load_model(str(tmp_path / "a" / "seed1"))
-
-
-def test_runs_are_grouped_but_one_begun_alone_and_the_line_below_the_table_names_what_all_have(file, tmp_path):
+def test_the_line_below_the_table_names_what_all_have(file, tmp_path):
     runs = all_runs(file, tmp_path)
-    assert [len(group) for group in runner.make_groups(runs, runs, tmp_path)] == [6]
-    (runs[1].workdir / "checkpoints").mkdir(parents=True)
-    groups = runner.make_groups(runs, runs[:3], tmp_path)
-    assert [[run.name for run in group] for group in groups] == [["b (seed 1)"], ["a (seed 1)", "wild (seed 1)"]]
     plain = runner.what_was_run(runs)
     assert plain.startswith("model.init_from=") and "train.batch_size=8, train.max_steps=8" in plain
     assert "learning_rate" not in plain and "transfer" not in plain and runner.what_was_run([]) == ""
@@ -375,9 +312,9 @@ def get_variants():
     white = {{"eval.postprocess": "whitening", "eval.postprocess_data": "target", "eval.postprocess_dimensions": 4}}
     return Variant("a", nothing, {{"stsb_dev": 50.0}}), Variant("white", nothing | white), Variant("both", white)
 """)
-    fields = ("sweep.vectorize=True", "sweep.seeds=1", "train.epochs=1", "train.max_steps=2")
-    together = [f"--config.{field}" for field in fields]
-    run(path, tmp_path / "sweep", *together)
+    fields = ("sweep.seeds=1", "train.epochs=1", "train.max_steps=2")
+    changed = [f"--config.{field}" for field in fields]
+    run(path, tmp_path / "sweep", *changed)
     dev = {}
     for name in ("a", "white", "both"):
         _, scores, result = read(tmp_path / "sweep", name, 1)
@@ -386,7 +323,7 @@ def get_variants():
         assert f"{name},dev.tsv,1,{dev[name]:.8g}"[:-2] in (tmp_path / "sweep" / "untrained.csv").read_text()
     assert len({round(score, 2) for score in dev.values()}) == 3
     capsys.readouterr()
-    run(path, tmp_path / "sweep", *together)
+    run(path, tmp_path / "sweep", *changed)
     assert "3 runs, 3 of them done" in capsys.readouterr().out
 
 
