@@ -6,8 +6,8 @@
 # in its folder. A stage writes OUTPUT/STAGE.md, and JSON, as soon as it has them. It ends at its limit, and the next one
 # follows; those whose tables are there are not done again.
 set -uo pipefail
-on_gpu="right fast steps encode kernels profile fast_512 seeds compiled encode_long encode_base encode_short deterministic"
-on_tpu="right fast steps encode fast_512 scaling seeds"
+on_gpu="right fast steps encode kernels profile fast_512 compiled encode_long encode_base encode_short deterministic"
+on_tpu="right fast steps encode fast_512 scaling"
 stages="$on_gpu scaling"
 if [ $# -lt 2 ]; then
   echo "usage: benchmarks/gpu.sh SENTENCES.txt OUTPUT_FOLDER [${stages// /|}|table …]" >&2
