@@ -1,15 +1,19 @@
 """simcse_jax: contrastive sentence encoders in JAX and Flax."""
 
+import importlib
 from typing import TYPE_CHECKING, Any
 
 from simcse_jax.host.version import __version__
 
 if TYPE_CHECKING:
-    from simcse_jax.commands.api import Run, encode, evaluate, mine, sweep, train
+    from simcse_jax.commands.api import Run, evaluate, mine, sweep, train
+    from simcse_jax.commands.encode import encode
+    from simcse_jax.commands.overlap import overlap
     from simcse_jax.encoding.cross_encoder import CrossEncoder
     from simcse_jax.simcse import SimCSE
 
-__all__ = ["CrossEncoder", "Run", "SimCSE", "__version__", "encode", "evaluate", "mine", "sweep", "train"]
+__all__ = ["CrossEncoder", "Run", "SimCSE", "__version__", "encode", "evaluate", "mine", "overlap", "sweep", "train"]
+VERBS = {"encode": "encode", "overlap": "overlap"}  # functions, and their modules among the commands
 
 
 def __getattr__(name: str) -> Any:
@@ -22,6 +26,8 @@ def __getattr__(name: str) -> Any:
         from simcse_jax.encoding.cross_encoder import CrossEncoder
 
         return CrossEncoder
+    if name in VERBS:
+        return getattr(importlib.import_module(f"simcse_jax.commands.{VERBS[name]}"), name)
     if name in __all__:
         from simcse_jax.commands import api
 

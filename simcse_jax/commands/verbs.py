@@ -1,0 +1,206 @@
+"""A verb is one typed function: programs import it, and the command line is made from it.
+
+Names, defaults and bounds stand in its signature, the help in its docstring. Its errors name an option as the command
+line does, `--top-k`; those that a program sees, as Python does, `top_k`.
+"""
+
+import functools
+import importlib
+import inspect
+import re
+import sys
+import types
+from collections.abc import Callable, Collection, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal, ParamSpec, TypeVar, Union, cast, get_args, get_origin, get_type_hints
+
+import cyclopts
+from cyclopts import App, Parameter
+from cyclopts.help import DefaultFormatter, PanelSpec
+from cyclopts.validators import Number
+from rich.box import Box
+
+from simcse_jax.commands.command_line import describe_exit_codes, module_of, started_as
+from simcse_jax.errors import UserError, in_command
+from simcse_jax.host import streams
+from simcse_jax.models.config import POOLERS
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def _split(_: Any, tokens: Sequence[cyclopts.Token]) -> list[str]:
+    return [value for token in tokens for value in token.value.split(",") if value]
+
+
+def _readable(_: Any, tokens: Sequence[cyclopts.Token]) -> str:
+    return streams.argument(tokens[0].value)
+
+
+Names = Annotated[Sequence[str], Parameter(consume_multiple=True, converter=_split)]  # with spaces or commas
+Texts = Annotated[Sequence[str], Parameter(consume_multiple=True)]  # which may have commas
+Count = Annotated[int, Parameter(validator=Number(gte=1, lt=2**31))]
+Text = Annotated[str, Parameter(converter=_readable, allow_leading_hyphen=True)]
+WITH_NO = Parameter(negative=None)  # for a switch that has a --no-
+
+ModelName = Annotated[
+    str,
+    Parameter(
+        help="A folder, a hub id, package:NAME, a workdir (its best checkpoint; WORKDIR@step=200 is that of a step), "
+        "or glove:FILE, the average of word vectors."
+    ),
+]
+Pooler = Annotated[
+    str | None, Parameter(help=f"From tokens to an embedding: {', '.join(POOLERS)}. By default as the model says.")
+]
+NumLayers = Annotated[
+    int, Parameter(validator=Number(gte=0), show_default=False, help="Keep the first n layers. By default all.")
+]
+BatchSize = Annotated[Count, Parameter(help="Sentences encoded together on each device.")]
+Dtype = Annotated[Literal["float32", "bfloat16"], Parameter(help="The type to compute in.")]
+Prompt = Annotated[Text | None, Parameter(help="Text to put before each sentence. By default as the model says.")]
+PromptName = Annotated[str | None, Parameter(help="The same, by its name among the model's prompts.")]
+TruncateDim = Annotated[
+    Count | None, Parameter(help="Keep the first elements of each embedding. By default as the model says.")
+]
+
+
+def verb(function: Callable[P, R]) -> Callable[P, R]:
+    """A function that checks the arguments that a program gives it, as the command line does.
+
+    Raises:
+      UserError: naming an argument of a wrong type, which is not one of its choices, or out of its bounds.
+    """
+
+    @functools.wraps(function)
+    def checked(*args: P.args, **kwargs: P.kwargs) -> R:
+        if in_command.get():
+            return function(*args, **kwargs)
+        bound = inspect.signature(function).bind(*args, **kwargs)
+        hints = get_type_hints(function, include_extras=True)
+        for name, value in bound.arguments.items():
+            bound.arguments[name] = _argument(name, value, hints[name])
+        try:
+            return function(*bound.args, **bound.kwargs)
+        except UserError as error:
+            raise UserError(_as_keywords(error.message, bound.signature.parameters), error.listed) from None
+
+    return checked
+
+
+def _argument(name: str, value: Any, hint: Any) -> Any:
+    """An argument in the type that the function declares."""
+    declared, todo, parameters = list[Any](), [hint], list[Parameter]()
+    while todo:
+        one = todo.pop()
+        if get_origin(one) is Annotated:
+            todo.append(get_args(one)[0])
+            parameters += one.__metadata__
+        elif get_origin(one) in (Union, types.UnionType):
+            todo += get_args(one)
+        else:
+            declared.append(one if get_origin(one) in (None, Literal) else get_origin(one))
+    choices = [choice for one in declared if get_origin(one) is Literal for choice in get_args(one)]
+    accepted = tuple(one for one in declared if isinstance(one, type))
+    if isinstance(value, Path) and str in accepted:
+        value = str(value)
+    if Sequence in accepted and isinstance(value, str | Path):
+        value = str(value).split(",") if any(one.converter for one in parameters) else [str(value)]
+    if value is None and types.NoneType in accepted:
+        return value
+    if choices and value not in choices:
+        raise UserError(f"{name} {value!r:.60}: must be one of {', '.join(choices)}")
+    if type(value) is int and int not in accepted and float in accepted:
+        value = float(value)
+    if not choices and (not isinstance(value, accepted) or (type(value) is bool and bool not in accepted)):
+        kinds = " or ".join(one.__name__.lower() for one in accepted if one is not types.NoneType)
+        raise UserError(f"{name} {value!r:.60}: must be {kinds}")
+    checks: list[Any] = [check for one in parameters for check in cast(tuple[Any, ...], one.validator)]
+    for check in checks:
+        try:
+            check(type(value), value)
+        except ValueError as error:
+            raise UserError(f"{name} {value}: {error}") from None
+    return value
+
+
+def _as_keywords(message: str, names: Collection[str]) -> str:
+    """A message whose options are keywords: `top_k` in place of `--top-k`, `normalize=False` of `--no-normalize`."""
+
+    def keyword(option: re.Match[str]) -> str:
+        name = option[2].replace("-", "_")
+        return (f"{name}=False" if option[1] else name) if name in names else option[0]
+
+    return re.sub(r"--(no-)?([a-z][a-z0-9-]*)", keyword, message)
+
+
+def function_of(command: str) -> Callable[..., Any]:
+    """The function that a command runs."""
+    name = "list_runs" if command == "runs" else command.replace("-", "_")  # simcse_jax.runs is a package
+    return getattr(importlib.import_module(module_of(command)), name)
+
+
+def app(command: str) -> App:
+    """The command line of a verb and of the `SUBCOMMANDS` of its module."""
+    function = function_of(command)
+    made = _app(function, started_as(command))
+    for name, part in getattr(sys.modules[function.__module__], "SUBCOMMANDS", {}).items():
+        made.command(_app(part, name))
+    return made
+
+
+def _app(function: Callable[..., Any], name: str) -> App:
+    """All arguments but those that are positional alone are options."""
+
+    @functools.wraps(function)
+    def options(*args: Any, **kwargs: Any) -> None:
+        function(*args, **kwargs)
+
+    signature = inspect.signature(function)
+    options.__signature__ = signature.replace(  # type: ignore[attr-defined]
+        parameters=[
+            one.replace(kind=one.KEYWORD_ONLY) if one.kind is one.POSITIONAL_OR_KEYWORD else one
+            for one in signature.parameters.values()
+        ]
+    )
+    made = App(
+        name=name,
+        default_parameter=Parameter(negative="", show_default=_shown),
+        version_flags=[],
+        help_epilogue=describe_exit_codes().replace("\n", "  \n"),  # a line each in Markdown
+        help_formatter=DefaultFormatter(panel_spec=PanelSpec(box=Box("    \n" * 8), padding=(0, 0))),
+        result_action="return_value",
+    )
+    made.default(options)
+    made["--help"].group = "Parameters"
+    return made
+
+
+def _shown(default: Any) -> Any:
+    """A default for the help; None where there is nothing to show."""
+    return None if default in (False, (), "") else default
+
+
+def parse(command: str, argv: Sequence[str]) -> tuple[Callable[..., None], inspect.BoundArguments]:
+    """What to call for a command line, which may be the help, and its arguments.
+
+    Raises:
+      UserError: for options that are wrong.
+    """
+    try:
+        function, bound, _ = app(command).parse_args(argv, exit_on_error=False, print_error=False)
+    except cyclopts.CycloptsError as error:
+        raise UserError(f"{error} (see {started_as(command)} --help)") from None
+    return function, bound
+
+
+def main_of(command: str) -> Callable[[], None]:
+    """What runs a command as `sys.argv` says: its module's `main`, or its verb."""
+    if main := getattr(importlib.import_module(module_of(command)), "main", None):
+        return main
+
+    def main_of_verb() -> None:
+        function, bound = parse(command, sys.argv[1:])
+        function(*bound.args, **bound.kwargs)
+
+    return main_of_verb
