@@ -7,13 +7,28 @@ from simcse_jax.host.version import __version__
 
 if TYPE_CHECKING:
     from simcse_jax.commands.api import Run, evaluate, mine, sweep, train
+    from simcse_jax.commands.build_index import build_index
     from simcse_jax.commands.encode import encode
     from simcse_jax.commands.overlap import overlap
+    from simcse_jax.commands.search import search
     from simcse_jax.encoding.cross_encoder import CrossEncoder
     from simcse_jax.simcse import SimCSE
 
-__all__ = ["CrossEncoder", "Run", "SimCSE", "__version__", "encode", "evaluate", "mine", "overlap", "sweep", "train"]
-VERBS = {"encode": "encode", "overlap": "overlap"}  # functions, and their modules among the commands
+__all__ = [
+    "CrossEncoder",
+    "Run",
+    "SimCSE",
+    "__version__",
+    "build_index",
+    "encode",
+    "evaluate",
+    "mine",
+    "overlap",
+    "search",
+    "sweep",
+    "train",
+]
+VERBS = ("build_index", "encode", "overlap", "search")  # each in the module of its name
 
 
 def __getattr__(name: str) -> Any:
@@ -27,7 +42,7 @@ def __getattr__(name: str) -> Any:
 
         return CrossEncoder
     if name in VERBS:
-        return getattr(importlib.import_module(f"simcse_jax.commands.{VERBS[name]}"), name)
+        return getattr(importlib.import_module(f"simcse_jax.commands.{name}"), name)
     if name in __all__:
         from simcse_jax.commands import api
 

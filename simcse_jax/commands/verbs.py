@@ -37,10 +37,15 @@ def _readable(_: Any, tokens: Sequence[cyclopts.Token]) -> str:
     return streams.argument(tokens[0].value)
 
 
+def _all_readable(_: Any, tokens: Sequence[cyclopts.Token]) -> list[str]:
+    return [streams.argument(token.value) for token in tokens]
+
+
 Names = Annotated[Sequence[str], Parameter(consume_multiple=True, converter=_split)]  # with spaces or commas
 Texts = Annotated[Sequence[str], Parameter(consume_multiple=True)]  # which may have commas
 Count = Annotated[int, Parameter(validator=Number(gte=1, lt=2**31))]
 Text = Annotated[str, Parameter(converter=_readable, allow_leading_hyphen=True)]
+Queries = Annotated[Sequence[str], Parameter(converter=_all_readable, allow_leading_hyphen=True)]
 WITH_NO = Parameter(negative=None)  # for a switch that has a --no-
 
 ModelName = Annotated[
@@ -105,7 +110,7 @@ def _argument(name: str, value: Any, hint: Any) -> Any:
     if isinstance(value, Path) and str in accepted:
         value = str(value)
     if Sequence in accepted and isinstance(value, str | Path):
-        value = str(value).split(",") if any(one.converter for one in parameters) else [str(value)]
+        value = str(value).split(",") if any(one.converter is _split for one in parameters) else [str(value)]
     if value is None and types.NoneType in accepted:
         return value
     if choices and value not in choices:

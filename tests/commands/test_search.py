@@ -11,9 +11,9 @@ from support.cross_encoders import write_cross_encoder
 from support.jobs import another_job
 from support.later import needs
 
+import simcse_jax
 from simcse_jax import CrossEncoder, SimCSE
 from simcse_jax.commands import demo
-from simcse_jax.commands.search import build_index, main
 from simcse_jax.errors import UserError
 from simcse_jax.evaluation import sts
 from simcse_jax.host.locks import held
@@ -213,22 +213,23 @@ def test_two_models_stand_side_by_side(tiny_bert, files):
 
 
 MISTAKES = [
-    ({"--data": None}, "nothing to search in; give --data FILE, or --index FOLDER"),
-    ({"--data": None, "--index": "no/such"}, "--index no/such: no index there; give --data"),
-    ({"--index": "tests"}, "--index tests: exists and is not an index"),
-    ({"--index": "a", "--compare": "b", "--compare-index": "./a"}, "--compare-index: the same folder as --index"),
-    ({"--rerank": "j", "--candidates": "2"}, "--candidates 2: must be --top-k, 5, or more"),
-    ({"--output": "{data}"}, "is the file of --data"),
+    ({"data": None}, "nothing to search in; give data FILE, or index FOLDER that"),
+    ({"data": None, "index": "no/such"}, "index no/such: no index there; give data"),
+    ({"index": "tests"}, "index tests: exists and is not an index"),
+    ({"index": "a", "compare": "b", "compare_index": "./a"}, "compare_index: the same folder as index"),
+    ({"rerank": "j", "candidates": 2}, "candidates 2: must be top_k, 5, or more"),
+    ({"queries": "q.txt"}, "query: does not go with queries"),
+    ({"output": "{data}"}, "is the file of data"),
 ]
 
 
-def test_a_mistake_is_named_before_the_model_is_loaded(files, monkeypatch):
+def test_a_mistake_is_named_before_the_model_is_loaded(files):
     for changes, part in MISTAKES:
-        args = {"--model": "no/such/model", "--data": "{data}", "--query": "the cat"} | changes
-        given = [each for pair in args.items() if pair[1] is not None for each in pair]
-        monkeypatch.setattr(sys, "argv", ["search", *(each.format(data=files / "sentences.txt") for each in given)])
+        options = {"data": "{data}", "query": "the cat"} | changes
+        data = files / "sentences.txt"
+        given = {name: value.format(data=data) if isinstance(value, str) else value for name, value in options.items()}
         with pytest.raises(UserError) as error:
-            main()
+            simcse_jax.search("no/such/model", **given)
         assert part in str(error.value)
 
 
@@ -305,7 +306,7 @@ def test_class_and_command_search_an_index_on_disk_which_takes_ranges_and_the_mo
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("30 sentences, ") and SENTENCES[3] in done.stdout
     assert json.loads((tmp_path / "found.json").read_text())["queries"][0]["results"][0][0]["row"] == 3
-    refused(call(*search, "--backend", "faiss"), "backend: is for an index in memory")
+    refused(call(*search, "--data", made / "none.txt"), "is an index on disk, which has its sentences")
     count, some = demo.open_index(SimCSE(str(tiny_bert)), str(made / "index"))  # and the page of the demo
     assert (count, some[:2]) == (30, SENTENCES[:2])
     ranges = np.tile(np.float32([[-0.6], [0.6]]), SimCSE(str(tiny_bert)).dimension)
@@ -320,11 +321,11 @@ def test_class_and_command_search_an_index_on_disk_which_takes_ranges_and_the_mo
     build = ("search", "build", "--embeddings", made / "npy", "--output", index)
     refused(call(*build), "does not say which model made the embeddings; give --model")
     for options, message in (
-        (("--output", f"{made}/parquet"), "is the folder of the embeddings"),
-        (("--output", "x", "--ranges", f"{made}/npy/0.npy"), "ranges are numbers of float32"),
+        ({"output": made / "parquet"}, "is the folder of the embeddings"),
+        ({"output": "x", "ranges": made / "npy" / "0.npy"}, "ranges are numbers of float32"),
     ):
         with pytest.raises(UserError, match=message):
-            build_index(["--embeddings", f"{made}/parquet", *options])
+            simcse_jax.build_index(made / "parquet", **options)
     assert not index.exists() and call(*build, "--model", tiny_bert).returncode == 0
     refused(call(*build, "--model", tiny_bert, "--pooler", "avg_top2"), "not of ")
     found = SimCSE(str(tiny_bert)).open_index(index).search(SENTENCES[3], 1)

@@ -1,6 +1,5 @@
 """Shared by the tests: tiny models as Hugging Face folders, small corpora, commands run as by a user."""
 
-import importlib
 import io
 import json
 import os
