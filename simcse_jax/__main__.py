@@ -43,7 +43,8 @@ def help_text(program: str) -> str:
             "commands:",
             *(f"  {name:<12}{about}" for name, about in COMMANDS.items()),
             "",
-            f"{program} COMMAND --help has a command's options, {program} --version the version.",
+            f"{program} COMMAND --help has a command's options, {program} --version the version;",
+            f"{program} --completion bash (or zsh, fish) prints what completes them in a shell.",
         ]
     )
 
@@ -61,6 +62,11 @@ def dispatch() -> None:
         return
     if command == "--version":
         print(f"simcse_jax {__version__}")
+        return
+    if command == "--completion":
+        from simcse_jax.commands.verbs import completion
+
+        print(completion(" ".join(rest), COMMANDS))
         return
     if command not in COMMANDS:
         kind = "option" if command.startswith("-") else "command"

@@ -10,7 +10,7 @@ import inspect
 import re
 import sys
 import types
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, ParamSpec, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
@@ -20,10 +20,12 @@ from cyclopts.help import DefaultFormatter, PanelSpec
 from cyclopts.validators import Number
 from rich.box import Box
 
-from simcse_jax.commands.command_line import describe_exit_codes, module_of, started_as
+from simcse_jax.commands.command_line import SCRIPT, describe_exit_codes, module_of, started_as
 from simcse_jax.errors import UserError, in_command
 from simcse_jax.host import streams
 from simcse_jax.models.config import POOLERS
+
+SHELLS = ("bash", "zsh", "fish")
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -184,6 +186,25 @@ def _app(function: Callable[..., Any], name: str) -> App:
 def _shown(default: Any) -> Any:
     """A default for the help; None where there is nothing to show."""
     return None if default in (False, (), "") else default
+
+
+def completion(shell: str, commands: Mapping[str, str]) -> str:
+    """The script by which a shell completes commands and options, such as `source <(simcse-jax --completion bash)`.
+
+    Args:
+      shell: bash, zsh or fish.
+      commands: all of them, and a line about each.
+
+    Raises:
+      UserError: for another shell.
+    """
+    if shell not in SHELLS:
+        raise UserError(f"--completion {shell}".rstrip() + f": must be one of {', '.join(SHELLS)}")
+    program = App(name=SCRIPT, version_flags=[])
+    for name, about in commands.items():
+        fields = hasattr(importlib.import_module(module_of(name)), "main")  # in place of options
+        program.command(App(help=about) if fields else app(name), name=name)
+    return program.generate_completion(shell=cast(Any, shell))
 
 
 def parse(command: str, argv: Sequence[str]) -> tuple[Callable[..., None], inspect.BoundArguments]:
