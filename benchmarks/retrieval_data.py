@@ -17,7 +17,8 @@ import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from simcse_jax.commands.command_line import Parser, run_command
+from benchmarks.options import Parser
+from simcse_jax.commands.command_line import run_command
 from simcse_jax.data.building.nli import read_pairs
 from simcse_jax.data.building.reading import Tally
 from simcse_jax.data.labels import LABELS
