@@ -35,6 +35,13 @@ def _split(_: Any, tokens: Sequence[cyclopts.Token]) -> list[str]:
     return [value for token in tokens for value in token.value.split(",") if value]
 
 
+def _whole(_: Any, tokens: Sequence[cyclopts.Token]) -> int:
+    try:
+        return int(tokens[0].value)
+    except ValueError:
+        raise ValueError(f"{tokens[0].value[:40]!r} is not a whole number") from None
+
+
 def _readable(_: Any, tokens: Sequence[cyclopts.Token]) -> str:
     return streams.argument(tokens[0].value)
 
@@ -45,7 +52,8 @@ def _all_readable(_: Any, tokens: Sequence[cyclopts.Token]) -> list[str]:
 
 Names = Annotated[Sequence[str], Parameter(consume_multiple=True, converter=_split)]  # with spaces or commas
 Texts = Annotated[Sequence[str], Parameter(consume_multiple=True)]  # which may have commas
-Count = Annotated[int, Parameter(validator=Number(gte=1, lt=2**31))]
+Whole = Annotated[int, Parameter(converter=_whole)]  # cyclopts alone would round a fraction
+Count = Annotated[Whole, Parameter(validator=Number(gte=1, lt=2**31))]
 Text = Annotated[str, Parameter(converter=_readable, allow_leading_hyphen=True)]
 Queries = Annotated[Sequence[str], Parameter(converter=_all_readable, allow_leading_hyphen=True)]
 WITH_NO = Parameter(negative=None)  # for a switch that has a --no-
@@ -61,7 +69,7 @@ Pooler = Annotated[
     str | None, Parameter(help=f"From tokens to an embedding: {', '.join(POOLERS)}. By default as the model says.")
 ]
 NumLayers = Annotated[
-    int, Parameter(validator=Number(gte=0), show_default=False, help="Keep the first n layers. By default all.")
+    Whole, Parameter(validator=Number(gte=0), show_default=False, help="Keep the first n layers. By default all.")
 ]
 BatchSize = Annotated[Count, Parameter(help="Sentences encoded together on each device.")]
 Dtype = Annotated[Literal["float32", "bfloat16"], Parameter(help="The type to compute in.")]
@@ -97,33 +105,38 @@ def verb(function: Callable[P, R]) -> Callable[P, R]:
 
 def _argument(name: str, value: Any, hint: Any) -> Any:
     """An argument in the type that the function declares."""
-    declared, todo, parameters = list[Any](), [hint], list[Parameter]()
-    while todo:
-        one = todo.pop()
-        if get_origin(one) is Annotated:
-            todo.append(get_args(one)[0])
-            parameters += one.__metadata__
-        elif get_origin(one) in (Union, types.UnionType):
-            todo += get_args(one)
+    accepted, choices, parameters, hints = list[type](), list[Any](), list[Parameter](), [hint]
+    while hints:
+        hint = hints.pop()
+        origin, arguments = get_origin(hint), get_args(hint)
+        if origin is Annotated:
+            hints.append(arguments[0])
+            parameters += hint.__metadata__
+        elif origin in (Union, types.UnionType):
+            hints += arguments
+        elif origin is Literal:
+            choices += arguments
         else:
-            declared.append(one if get_origin(one) in (None, Literal) else get_origin(one))
-    choices = [choice for one in declared if get_origin(one) is Literal for choice in get_args(one)]
-    accepted = tuple(one for one in declared if isinstance(one, type))
-    if isinstance(value, Path) and str in accepted:
-        value = str(value)
-    if Sequence in accepted and isinstance(value, str | Path):
-        value = str(value).split(",") if any(one.converter is _split for one in parameters) else [str(value)]
+            accepted.append(origin or hint)
     if value is None and types.NoneType in accepted:
         return value
-    if choices and value not in choices:
-        raise UserError(f"{name} {value!r:.60}: must be one of {', '.join(choices)}")
-    if type(value) is int and int not in accepted and float in accepted:
+    if choices:
+        if value not in choices:
+            raise UserError(f"{name} {value!r:.60}: must be one of {', '.join(choices)}")
+        return value
+    if isinstance(value, Path) and str in accepted:
+        value = str(value)
+    if isinstance(value, str | Path) and Sequence in accepted:
+        value = (
+            str(value).split(",") if any(parameter.converter is _split for parameter in parameters) else [str(value)]
+        )
+    if type(value) is int and float in accepted and int not in accepted:
         value = float(value)
-    if not choices and (not isinstance(value, accepted) or (type(value) is bool and bool not in accepted)):
-        kinds = " or ".join(one.__name__.lower() for one in accepted if one is not types.NoneType)
+    if not isinstance(value, tuple(accepted)) or (isinstance(value, bool) and bool not in accepted):
+        kinds = " or ".join(kind.__name__.lower() for kind in accepted if kind is not types.NoneType)
         raise UserError(f"{name} {value!r:.60}: must be {kinds}")
-    checks: list[Any] = [check for one in parameters for check in cast(tuple[Any, ...], one.validator)]
-    for check in checks:
+    validators: list[Any] = [check for parameter in parameters for check in cast(tuple[Any, ...], parameter.validator)]
+    for check in validators:
         try:
             check(type(value), value)
         except ValueError as error:
@@ -166,8 +179,10 @@ def _app(function: Callable[..., Any], name: str) -> App:
     signature = inspect.signature(function)
     options.__signature__ = signature.replace(  # type: ignore[attr-defined]
         parameters=[
-            one.replace(kind=one.KEYWORD_ONLY) if one.kind is one.POSITIONAL_OR_KEYWORD else one
-            for one in signature.parameters.values()
+            argument.replace(kind=argument.KEYWORD_ONLY)
+            if argument.kind is argument.POSITIONAL_OR_KEYWORD
+            else argument
+            for argument in signature.parameters.values()
         ]
     )
     made = App(
