@@ -122,6 +122,6 @@ VERBS = [name for name in COMMANDS if not hasattr(importlib.import_module(module
 def test_each_option_has_a_help_and_takes_no_fraction_for_a_whole_number(command):
     made = verbs.app(command)
     for app in (made, *(made[name] for name in made if not name.startswith("-"))):
-        for argument in app.assemble_argument_collection():
+        for argument in app.assemble_argument_collection(parse_docstring=True):
             assert argument.parameter.help, argument.name
             assert int not in {argument.hint, *get_args(argument.hint)} or argument.parameter.converter, argument.name
