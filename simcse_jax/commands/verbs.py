@@ -187,7 +187,7 @@ def _app(function: Callable[..., Any], name: str) -> App:
     )
     made = App(
         name=name,
-        default_parameter=Parameter(negative="", show_default=_shown),
+        default_parameter=Parameter(negative="", show_default=_shown, allow_repeating=True),
         version_flags=[],
         help_epilogue=describe_exit_codes().replace("\n", "  \n"),  # a line each in Markdown
         help_formatter=DefaultFormatter(panel_spec=PanelSpec(box=Box("    \n" * 8), padding=(0, 0))),
