@@ -22,6 +22,7 @@ from etils import epath
 
 from simcse_jax.errors import UserError, broken, reason, require, why
 from simcse_jax.host.flock import Taken, open_alone
+from simcse_jax.host.version import __version__
 
 STORE = ("storage.googleapis.com", 443)
 
@@ -350,6 +351,20 @@ def parse_json(text: str, where: str, kind: type = dict) -> Any:
     if not isinstance(content, kind):
         raise UserError(f"{where}: not a JSON {'object' if kind is dict else kind.__name__}")
     return content
+
+
+def other_format(where: object, content: Mapping[str, Any], cure: str) -> UserError:
+    """The error of a file of ours in a format of another version, which its `versions` name."""
+    version = written_by(content) or "of another version"
+    return UserError(
+        f"{where}: written by simcse_jax {version!s:.40} in a format that {__version__} does not read; {cure}"
+    )
+
+
+def written_by(content: Mapping[str, Any]) -> Any:
+    """The version of simcse_jax that wrote a JSON file of ours; None if it does not say."""
+    versions = content.get("versions")
+    return versions.get("simcse_jax") if isinstance(versions, dict) else None
 
 
 def write_json(path: Path, content: dict | list) -> None:

@@ -4,11 +4,11 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from simcse_jax.errors import UserError
-from simcse_jax.host.storage import Folder, sha256
+from simcse_jax.host.storage import Folder, other_format, sha256
 from simcse_jax.index.candidates import CODES
 from simcse_jax.vectors.quantization import Ranges, checked_ranges
 
-FORMAT, SMALL_FORMAT = 1, 2  # of float32; of bytes and bits
+FORMAT = 2  # of index.json
 DAMAGED = "{}: damaged; build the index again"
 
 
@@ -20,9 +20,9 @@ class ModelIdentity(NamedTuple):
     head: bool
     dimension: int
     sha256: str  # of the parameters
-    dtype: str = "float32"  # of the encoder's products
-    similarity: str = "cosine"  # how embeddings are compared
-    prompt: str = ""  # before each sentence of the index
+    dtype: str  # of the encoder's products
+    similarity: str  # how embeddings are compared
+    prompt: str  # before each sentence of the index
 
 
 def read_identity(content: Any, damaged: str) -> ModelIdentity:
@@ -37,18 +37,17 @@ def read_identity(content: Any, damaged: str) -> ModelIdentity:
 
 
 def precision_content(precision: str, ranges: Ranges | None) -> dict[str, Any]:
-    """The precision of an index, and the ranges of int8, as its index.json has them."""
-    content = {"format": FORMAT} if precision == "float32" else {"format": SMALL_FORMAT, "precision": precision}
+    """The format and precision of an index, and the ranges of int8, as its index.json has them."""
+    content = {"format": FORMAT, "precision": precision}
     return content | ({} if ranges is None else {"ranges": ranges.tolist(), "ranges_sha256": sha256(ranges)})
 
 
 def read_precision(content: Mapping[str, Any], dimension: int, path: Folder) -> tuple[str, Ranges | None]:
     """Reads `precision_content` back from the index.json at `path`; refuses what is not as it was written."""
-    form, precision = content.get("format", FORMAT), content.get("precision", "float32")
-    if form not in (FORMAT, SMALL_FORMAT):
-        raise UserError(f"{path}: format {form!r:.40}; this version reads {FORMAT} and {SMALL_FORMAT}")
-    ranges, damaged = content.get("ranges"), DAMAGED.format(path)
-    if precision not in (CODES if form == SMALL_FORMAT else ("float32",)):
+    if content.get("format") != FORMAT:
+        raise other_format(path, content, "build the index again")
+    precision, ranges, damaged = content.get("precision"), content.get("ranges"), DAMAGED.format(path)
+    if precision not in ("float32", *CODES):
         raise UserError(damaged)
     if ranges is None:
         return precision, None

@@ -9,6 +9,7 @@ from support.embeddings import MODEL, clustered, write_parquet
 from support.later import needs
 from support.models import edit_json
 
+from simcse_jax.host.version import __version__
 from simcse_jax.index import folder as index_folder
 from simcse_jax.index import lance, lance_build
 from simcse_jax.index.embedding_files import EmbeddingFiles
@@ -74,7 +75,7 @@ def test_a_small_index_in_bytes_or_bits_finds_what_one_in_memory_does(tmp_path, 
     assert index.search(QUERIES[:1], 7, found[0][3].score + 1e-3) == [found[0][:3]]
     assert index.search(0 * QUERIES[:1], 3) == [[]]
     content = json.loads((tmp_path / "ix" / "index.json").read_text())
-    assert (content["precision"], content["format"], "ranges" in content) == (precision, 2, precision == "int8")
+    assert (content["precision"], "ranges" in content) == (precision, precision == "int8")
 
 
 @pytest.mark.parametrize("precision", ["int8", pytest.param("binary", marks=pytest.mark.slow)])
@@ -139,10 +140,10 @@ def whole(tmp_path_factory):
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"format": 3}, "format 3; this version reads 1 and 2"),
-        ({"format": 2, "precision": "binary"}, "its table does not have what index.json says"),
+        ({"format": 1}, f"written by simcse_jax {__version__} in a format that {__version__} does not read; build the"),
+        ({"precision": "binary"}, "its table does not have what index.json says"),
         ({"model": MODEL._replace(dimension=2**70)._asdict()}, "damaged"),
-        *((fields, "damaged") for fields in ({"format": 2}, {"codes": "none"}, {"rows": "600"}, {"rows": 0})),
+        *((fields, "damaged") for fields in ({"precision": "int4"}, {"codes": "none"}, {"rows": "600"}, {"rows": 0})),
         ({"rows": 599}, "has 600 rows, but index.json says 599"),
         ({"version": 99}, "the table cannot be read or written: "),
         ({"model": MODEL._replace(similarity="manhattan")._asdict()}, "damaged"),
@@ -216,10 +217,10 @@ def test_the_columns_have_what_sentence_transformers_defines_and_index_json_says
         assert found.content() == kept.content()
     content = json.loads(json.dumps(INT8.content()))
     moved = [content["ranges"][0], [high + 0.5 for high in content["ranges"][1]]]
-    wrong = [({"codes": "hamming"}, 1), ({"precision": "int8"}, 1), ({}, 2), ({"precision": "int8"}, 2)]
+    wrong = {"precision": "float32", "codes": "hamming"}, {}, {"precision": "int8"}
     changes = {"precision": "binary"}, {"ranges": moved}, {"ranges": [[0.0], [1.0]]}
-    for fields, version in (*wrong, *((content | change, 2) for change in changes)):
-        raises("ix: damaged", lance.read_kept, fields | {"format": version}, 12, Path("ix"))
+    for fields in (*wrong, *(content | change for change in changes)):
+        raises("ix: damaged", lance.read_kept, fields | {"format": 2}, 12, Path("ix"))
 
 
 def test_ranges_are_those_of_the_first_rows_at_unit_length(monkeypatch):

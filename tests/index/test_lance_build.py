@@ -165,7 +165,7 @@ def test_what_does_not_fit_and_a_folder_of_something_else_are_refused(tmp_path):
         (tmp_path / folder).mkdir()
     for path in ("file", "other/thesis.txt", "shown/.DS_Store"):  # the last one by a Mac
         (tmp_path / path).touch()
-    (tmp_path / "memory" / "index.json").write_text(json.dumps({"format": 1}))
+    (tmp_path / "memory" / "index.json").write_text(json.dumps({"format": 2}))
     for name, message in (
         ("file", "a file; an index is a folder"),
         ("other", "holds thesis.txt and is not an index"),

@@ -11,11 +11,11 @@ from simcse_jax.data.corpus.shared_folder import json_hash, size_of
 from simcse_jax.data.rows import reported
 from simcse_jax.data.tokens import Lengths, Prompts
 from simcse_jax.errors import UserError
-from simcse_jax.host.storage import Folder, as_path, is_remote, parse_json, write_atomically
+from simcse_jax.host.storage import Folder, as_path, is_remote, other_format, parse_json, write_atomically
+from simcse_jax.host.version import __version__
 
 NAME = "corpus.json"
-FORMAT = "simcse_jax corpus 1"
-FEWER = "simcse_jax corpus 2"  # rows have different numbers of hard negatives
+FORMAT = "simcse_jax corpus 2"
 REPAIR = "copy it again, or remove it and run the command that prepared the corpus again"
 
 
@@ -164,8 +164,9 @@ def read_manifest(folder: Folder) -> Manifest:
     where = f"{folder / NAME}"
     with reported(where):
         content = parse_json((folder / NAME).read_text(encoding="utf-8"), where)
-    if content.pop("format", None) not in (FORMAT, FEWER):
-        raise UserError(f"{where}: not a corpus that this version reads ({FORMAT}, {FEWER}); prepare another one")
+    if content.pop("format", None) != FORMAT:
+        raise other_format(where, content, "prepare the corpus again")
+    content.pop("versions")
     if content.pop("sha256", None) != json_hash(content):
         raise UserError(f"{where}: was changed since it was written; {REPAIR}")
     return Manifest(**content | {"shards": [Shard(**shard) for shard in content["shards"]]})
@@ -173,7 +174,7 @@ def read_manifest(folder: Folder) -> Manifest:
 
 def write_manifest(folder: Folder, manifest: Manifest) -> None:
     """Writes the manifest."""
-    about = {"format": FEWER if manifest.lacking else FORMAT, "sha256": manifest.fingerprint}
+    about = {"format": FORMAT, "versions": {"simcse_jax": __version__}, "sha256": manifest.fingerprint}
     write_atomically(folder / NAME, json.dumps(about | manifest.content(), indent=1) + "\n")
 
 
