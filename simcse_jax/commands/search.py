@@ -238,7 +238,7 @@ def _search(
 
             count = args.candidates or max(CANDIDATES, args.top_k)
             every = [model.search(queries, count, **options) for model in models]
-            found = [reranked(judge, queries, each, args.top_k, args.threshold) for each in every]
+            found = [reranked(judge.score_of_each, queries, each, args.top_k, args.threshold) for each in every]
         return zip(*found, strict=True)
 
 
