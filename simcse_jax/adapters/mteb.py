@@ -115,8 +115,8 @@ class Encoder:
     def similarity(self, embeddings1: ArrayLike, embeddings2: ArrayLike) -> np.ndarray:
         """(N, M) similarities of (N, D) and (M, D), by the model's `similarity_fn_name`; a number of (D,) and (D,)."""
         first, second = np.asarray(embeddings1), np.asarray(embeddings2)
-        found = similarities(np.atleast_2d(first), np.atleast_2d(second), self._model.similarity_fn_name)
-        return found[0, 0] if first.ndim == second.ndim == 1 else found
+        scores = similarities(np.atleast_2d(first), np.atleast_2d(second), self._model.similarity_fn_name)
+        return scores[0, 0] if first.ndim == second.ndim == 1 else scores
 
     def similarity_pairwise(self, embeddings1: ArrayLike, embeddings2: ArrayLike) -> np.ndarray:
         """(N,) similarities of the rows of (N, D) and (N, D)."""
@@ -133,10 +133,10 @@ def _meta(model: SimCSE, options: EncodeOptions) -> "ModelMeta":
     public, size = public_value("model.init_from", model.name), model.num_parameters
     on_hub = is_hub_id(model.name)
     base, licence, named = (model.card.get(field) for field in ("base_model", "license", "datasets"))
-    data = [one for one in (named if isinstance(named, list) else [named]) if isinstance(one, str)]
+    data = [item for item in (named if isinstance(named, list) else [named]) if isinstance(item, str)]
     name = re.sub(r"[^\w./-]+", "-", public)
-    own = (model.prompts, model.default_prompt_name, model.normalize, model.truncate_dim, model.max_length)
-    about = repr((model.identity(), own, sorted(options.items())))
+    settings = (model.prompts, model.default_prompt_name, model.normalize, model.truncate_dim, model.max_length)
+    about = repr((model.identity(), settings, sorted(options.items())))
     return ModelMeta.create_empty(
         {
             "name": name if "/" in name else f"simcse_jax/{name}",  # mteb wants an owner
@@ -172,8 +172,8 @@ def _kinds() -> list[Any]:
     import mteb
     import mteb.tasks
 
-    every: list[Any] = [each for each in vars(mteb.tasks).values() if isinstance(each, type)]
-    return [kind for kind in every if issubclass(kind, mteb.AbsTask)]
+    classes: list[Any] = [value for value in vars(mteb.tasks).values() if isinstance(value, type)]
+    return [kind for kind in classes if issubclass(kind, mteb.AbsTask)]
 
 
 @runtime_checkable
@@ -213,10 +213,10 @@ class Benchmarks:
         results: dict[str, Any] = {}
         for name, task in titled(self.tasks):
             with _draws_kept(task), _in_a_line(name):
-                found = mteb.evaluate(
+                evaluated = mteb.evaluate(
                     encoder, task, co2_tracker=False, cache=None, encode_kwargs={**chosen}, show_progress_bar=False
                 )
-            (result,) = found.task_results
+            (result,) = evaluated.task_results
             results[name] = {
                 "main_score": _rounded(result.main_score),
                 "measure": task.metadata.main_score,
@@ -226,8 +226,8 @@ class Benchmarks:
                 "scores": _plain(result.scores),
             }
         figures = [result["main_score"] for result in results.values()]
-        known = [figure for figure in figures if figure is not None]
-        average = {"mteb_average": round(float(np.mean(known)), 4)} if len(known) == len(figures) else {}
+        present = [figure for figure in figures if figure is not None]
+        average = {"mteb_average": round(float(np.mean(present)), 4)} if len(present) == len(figures) else {}
         return {"mteb": results, **average}
 
     def table(self, numbers: Mapping[str, Any]) -> str:
@@ -274,8 +274,8 @@ def _task(name: str) -> Any:
     except KeyError:
         closest = nearest(name, [kind.metadata.name for kind in _kinds()])
         raise UserError(f"--tasks: mteb has no task {name!r}; the nearest one is mteb:{closest}") from None
-    if others := sorted(set(task.modalities) - {"text"}):
-        raise UserError(f"mteb:{name}: a task of {', '.join(others)}; these models take text alone")
+    if modalities := sorted(set(task.modalities) - {"text"}):
+        raise UserError(f"mteb:{name}: a task of {', '.join(modalities)}; these models take text alone")
     return task
 
 

@@ -76,7 +76,8 @@ class Corpus(Part):
         width = self.input_ids.shape[1] if present is None else int(present.sum(axis=1).max())
         longest = np.count_nonzero(self.attention_mask[rows, :width], axis=2).max(axis=0)
         most = max(padded_length(int(longest.max()), self.input_ids.shape[2]), 1)
-        own = tuple(padded_length(length, most) for length in longest.tolist()) if self.lengths and width > 1 else ()
+        split = self.lengths and width > 1
+        lengths = tuple(padded_length(length, most) for length in longest.tolist()) if split else ()
         scores = None if self.scores is None else self.scores[rows]
         taught = self.taught and self.taught._replace(places=self.taught.places[rows, :width])
         return dataclasses.replace(
@@ -87,7 +88,7 @@ class Corpus(Part):
             scores=scores if scores is None or scores.ndim == 1 else scores[:, : width - 1],
             present=None if present is None or present[:, :width].all() else present[:, :width],
             taught=taught,
-            lengths=own,
+            lengths=lengths,
             sizes=(),
             prompts=self.prompts[number : number + 1],
         )
@@ -108,8 +109,8 @@ def tokenize(
     """
     lengths = Lengths(max_length, max_length) if isinstance(max_length, int) else max_length
     columns, cut = token_ids(examples, tokenizer, lengths, prompts)
-    own = [padded_length(max(map(len, column)), max(lengths)) for column in columns]
-    padded = [tokenizer.pad(column, max(own)) for column in columns]
+    sizes = [padded_length(max(map(len, column)), max(lengths)) for column in columns]
+    padded = [tokenizer.pad(column, max(sizes)) for column in columns]
     ids, mask = (np.stack(arrays, 1) for arrays in zip(*padded, strict=True))
     return Corpus(
         ids,
@@ -117,9 +118,9 @@ def tokenize(
         examples.labels,
         examples.present,
         scores=examples.scores,
-        lengths=() if isinstance(max_length, int) or len(own) == 1 else tuple(own),
+        lengths=() if isinstance(max_length, int) or len(sizes) == 1 else tuple(sizes),
         sizes=() if examples.sources is None else tuple(np.bincount(examples.sources).tolist()),
-        prompts=tuple(prompts) if columns[1:] else tuple(Prompts(each.anchor, each.anchor) for each in prompts),
+        prompts=tuple(prompts) if columns[1:] else tuple(Prompts(prompt.anchor, prompt.anchor) for prompt in prompts),
         cut=cut,
     )
 
@@ -195,12 +196,12 @@ class Batches(AnyBatches):
     def _most_tokens(self, lengths: np.ndarray, steps: int, starts: list[int]) -> np.ndarray:
         """(steps, C): the most tokens encoded together; `starts` are the parts' first rows."""
         per_epoch = self._corpus.steps_per_epoch(self.batch_size)
-        found = []
+        largest = []
         for epoch, first in enumerate(range(0, steps, per_epoch)):
             rows = self._examples(epoch)[: min(steps - first, per_epoch) * self.batch_size]
             by_batch = self._corpus.take(lengths, rows).reshape(-1, self.batch_size, self._corpus.num_columns)
-            found.append(np.add.reduceat(by_batch, starts, axis=1).max(axis=1))
-        return np.concatenate(found)
+            largest.append(np.add.reduceat(by_batch, starts, axis=1).max(axis=1))
+        return np.concatenate(largest)
 
     def repeated(self) -> list[str]:
         """See `AnyBatches`."""
@@ -223,8 +224,8 @@ class Batches(AnyBatches):
     def _permuted(self, epoch: int) -> np.ndarray:
         """(N,) the corpus rows in an order of the epoch."""
         if self._corpus.mixture is not None:
-            every = np.arange(self._corpus.mixture.total)
-            return self._corpus.mixture.rows(self._corpus.sizes, self._seed, epoch, every)
+            places = np.arange(self._corpus.mixture.total)
+            return self._corpus.mixture.rows(self._corpus.sizes, self._seed, epoch, places)
         group = self._corpus.group
         order = epoch_generator(self._seed, epoch).permutation(len(self._corpus.input_ids) // group)
         return (order[:, None] * group + np.arange(group)).ravel()

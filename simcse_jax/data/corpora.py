@@ -36,8 +36,8 @@ class Taught(NamedTuple):
 def _unit(rows: np.ndarray) -> np.ndarray:
     """Rows (…, E) of length 1."""
     lengths: np.ndarray = np.linalg.norm(rows, axis=-1, keepdims=True)
-    found: np.ndarray = rows / np.maximum(lengths, np.finfo(np.float32).tiny)
-    return found
+    unit: np.ndarray = rows / np.maximum(lengths, np.finfo(np.float32).tiny)
+    return unit
 
 
 class Programs(NamedTuple):
@@ -83,7 +83,7 @@ class AnyBatches(abc.ABC):
         """Whether a thread is still reading this batch."""
         return False
 
-    def listing(self, found: Programs) -> list[str]:
+    def listing(self, programs: Programs) -> list[str]:
         """What the user is told about batches that differ in their shape."""
         return []
 
@@ -116,8 +116,8 @@ class AnyCorpus(abc.ABC):
     @property
     def prompts(self) -> tuple[Prompts, ...]:
         """Those of each source; () without any."""
-        found = tuple(prompts for part in self.parts for prompts in part.prompts or (NO_PROMPTS,))
-        return found if any(part.prompts for part in self.parts) else ()
+        prompts = tuple(item for part in self.parts for item in part.prompts or (NO_PROMPTS,))
+        return prompts if any(part.prompts for part in self.parts) else ()
 
     @property
     def taught(self) -> Taught | None:

@@ -67,10 +67,10 @@ class EmbeddingFiles:
         self.parts = [_look(file) for file in _files(path)]
         first = self.parts[0]
         for part in self.parts[1:]:
-            for mine, others in zip(part.kind, first.kind, strict=True):
-                if mine != others:
+            for kind, other in zip(part.kind, first.kind, strict=True):
+                if kind != other:
                     raise UserError(
-                        f"{part.path}: has {mine}, {first.path.name} {others}; an index needs embeddings of one kind"
+                        f"{part.path}: has {kind}, {first.path.name} {other}; an index needs embeddings of one kind"
                     )
         self.dimension, self.maker = first.dimension, first.maker
         self.count = sum(part.rows for part in self.parts)
@@ -140,35 +140,35 @@ def _files(path: Folder) -> list[Folder]:
         names = sorted(path.iterdir(), key=lambda file: file.name)
     except OSError as error:
         raise UserError(f"{path}: cannot be read: {why(error)}") from None
-    found = [file for file in names if file.suffix in KINDS and not is_hidden(file.name)]
+    files = [file for file in names if file.suffix in KINDS and not is_hidden(file.name)]
     listed = {file.name for file in names}
-    left = [file for file in names if file.name.endswith(".partial")]
+    unfinished = [file for file in names if file.name.endswith(".partial")]
     plan, manifest = (path / f"{DOT}{name}" for name in (PLAN, MANIFEST))
-    if found and plan.name in listed and manifest.name not in listed:  # `encode` is still filling the folder
-        left.append(manifest)
-    if left:
-        raise UserError(f"{left[0]}: is not complete; run the command that began it again")
-    if not found:
+    if files and plan.name in listed and manifest.name not in listed:  # `encode` is still filling the folder
+        unfinished.append(manifest)
+    if unfinished:
+        raise UserError(f"{unfinished[0]}: is not complete; run the command that began it again")
+    if not files:
         raise UserError(f"{path}: has no .parquet and no .npy")
-    if len({file.suffix for file in found}) > 1:
+    if len({file.suffix for file in files}) > 1:
         raise UserError(f"{path}: has both .parquet and .npy, in no common order; give one kind")
-    there = {file.name for file in found}
+    present = {file.name for file in files}
     if manifest.name in listed:
-        _check_listed(manifest, there)
-    for name in sorted(there):
+        _check_listed(manifest, present)
+    for name in sorted(present):
         part = re.fullmatch(r"(.*)-\d{5}-of-(\d{5})(\.npy|\.parquet)", name)  # a missing last part would go unnoticed
         if part is None:
             continue
         for number in range(int(part[2])):
-            if (other := f"{part[1]}-{number:05}-of-{part[2]}{part[3]}") not in there:
+            if (other := f"{part[1]}-{number:05}-of-{part[2]}{part[3]}") not in present:
                 raise UserError(f"{path / other}: missing; {name} is there, and rows are counted through all parts")
-    return found
+    return files
 
 
-def _check_listed(manifest: Folder, there: set[str]) -> None:
+def _check_listed(manifest: Folder, names: set[str]) -> None:
     """Refuses a folder that lacks a listed file; without the list, a missing last file would go unnoticed."""
     try:
-        missing = [name for name, _ in read_json(manifest)["files"] if name not in there]
+        missing = [name for name, _ in read_json(manifest)["files"] if name not in names]
     except (KeyError, TypeError, ValueError):
         raise UserError(f"{manifest}: damaged; run the command that made the folder again") from None
     if missing:

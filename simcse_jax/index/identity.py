@@ -52,18 +52,18 @@ def read_precision(content: Mapping[str, Any], dimension: int, path: Folder) -> 
     if ranges is None:
         return precision, None
     try:
-        found = checked_ranges(ranges, dimension)
+        checked = checked_ranges(ranges, dimension)
     except UserError as error:
         raise UserError(f"{damaged} ({error})") from None
-    if precision == "binary" or sha256(found) != content.get("ranges_sha256"):
+    if precision == "binary" or sha256(checked) != content.get("ranges_sha256"):
         raise UserError(f"{damaged} (its ranges were changed)")
-    return precision, found
+    return precision, checked
 
 
 def check_queries(maker: ModelIdentity, model: ModelIdentity) -> None:
     """Refuses a model for queries that no longer pools as it did for the index; does not compare prompts."""
-    own = maker._replace(name=model.name, pooler=model.pooler, head=model.head, dimension=model.dimension)
-    check_maker("the index", maker, own, "set the model's fields back, or build another")
+    pooled = maker._replace(name=model.name, pooler=model.pooler, head=model.head, dimension=model.dimension)
+    check_maker("the index", maker, pooled, "set the model's fields back, or build another")
 
 
 def check_maker(

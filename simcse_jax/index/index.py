@@ -276,8 +276,8 @@ class Index:
             wanted = 1 << (count - 1).bit_length()  # so that few values compile
             if small is None and storage != "float32":
                 return refined_top_k(queries, blocks, wanted, placed, target, self.similarity)
-            given, decoding = placed.blocks(blocks), decoding_of(small)
-            return top_k(queries, given, wanted, placed.mesh, target, self.similarity, decoding)
+            on_devices, decoding = placed.blocks(blocks), decoding_of(small)
+            return top_k(queries, on_devices, wanted, placed.mesh, target, self.similarity, decoding)
 
         return rough
 

@@ -111,8 +111,8 @@ class _Contents:
             self._first = sha256(embeddings[0])
         sentences = "".join(f"{json.dumps(sentence)}\n" for sentence in batch.sentences.to_pylist())
         parts = np.asarray(batch.rows, np.int64).tobytes(), embeddings.tobytes(), sentences.encode()
-        for one, part in zip(self._hashes, parts, strict=True):
-            one.update(part)
+        for digest, part in zip(self._hashes, parts, strict=True):
+            digest.update(part)
 
     @property
     def start(self) -> str:
@@ -122,7 +122,7 @@ class _Contents:
     @property
     def fingerprint(self) -> str:
         """Of all rows."""
-        return " ".join([self.start, *(one.hexdigest() for one in self._hashes)])
+        return " ".join([self.start, *(digest.hexdigest() for digest in self._hashes)])
 
 
 def _has(before: lance.About, files: EmbeddingFiles) -> bool:
@@ -130,7 +130,7 @@ def _has(before: lance.About, files: EmbeddingFiles) -> bool:
     contents = _Contents(files)
     for batch in files.batches():
         contents.read(batch)
-        if not any(each.startswith(contents.start) for each in before.added):
+        if not any(fingerprint.startswith(contents.start) for fingerprint in before.added):
             return False
     return contents.fingerprint in before.added
 
@@ -224,7 +224,7 @@ def _find_cells(
     found_in = 0 if before is None else before.found_in
     if before is not None and found_in:
         # Removes versions replaced more than a week ago, but not the one that index.json names until this build ends.
-        made = next(each["timestamp"] for each in table.list_versions() if each["version"] == before.version)
+        made = next(version["timestamp"] for version in table.list_versions() if version["version"] == before.version)
         age = max(datetime.timedelta(days=7), datetime.datetime.now() - made + datetime.timedelta(days=1))
         table.optimize(cleanup_older_than=age)
         if rows < GROWN * found_in:

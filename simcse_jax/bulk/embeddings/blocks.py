@@ -98,7 +98,7 @@ def quantization_of(folder: Folder, plan: Plan, encoder: Encoder) -> Quantizatio
     if plan.key["--output-dtype"] not in (*SCALAR, *PACKED):
         return None
     path, mark = plan.own(folder, RANGES), fingerprint(plan)
-    while (found := read_sealed(path)) is None:
+    while (content := read_sealed(path)) is None:
         with claimed(folder / RANGES, patient=True) as mine:
             if mine and read_sealed(path) is None:
                 quantization = encoder.quantization(_sentences(plan))
@@ -106,15 +106,15 @@ def quantization_of(folder: Folder, plan: Plan, encoder: Encoder) -> Quantizatio
                 write_sealed(path, {"plan": mark, **quantization.content()})
         if not mine:
             time.sleep(LOOK_SECONDS)
-    if found.get("plan") != mark:
+    if content.get("plan") != mark:
         raise UserError(f"{path}: belongs to another command; remove it, and run the command again")
-    return Quantization.from_content(found, str(path))
+    return Quantization.from_content(content, str(path))
 
 
 def _sentences(plan: Plan) -> Iterator[str]:
     """The sentences of all sources, in order."""
     sources = plan.key["sources"]
-    return itertools.chain.from_iterable(SentenceFile(each["name"], each["column"]).read() for each in sources)
+    return itertools.chain.from_iterable(SentenceFile(source["name"], source["column"]).read() for source in sources)
 
 
 def schema_of_tokens(size: int, dtype: np.dtype, texts: bool) -> Any:
@@ -126,21 +126,21 @@ def schema_of_tokens(size: int, dtype: np.dtype, texts: bool) -> Any:
     return pyarrow.schema([("sentence", pyarrow.string()), *columns] if texts else columns)
 
 
-def tokens_table(schema: Any, texts: Sequence[str], first_row: int, found: Sequence[TokenEmbeddings]) -> Any:
+def tokens_table(schema: Any, texts: Sequence[str], first_row: int, embeddings: Sequence[TokenEmbeddings]) -> Any:
     """Rows of token embeddings; refuses numbers too large for the schema's type."""
     import pyarrow
 
     kind = schema.field("token_embeddings").type.value_type
     with np.errstate(over="ignore"):
-        rows = np.concatenate([each.embeddings for each in found]).astype(kind.value_type.to_pandas_dtype())
+        rows = np.concatenate([of_text.embeddings for of_text in embeddings]).astype(kind.value_type.to_pandas_dtype())
     if not np.isfinite(rows).all():
         raise UserError(f"an embedding has an element beyond {kind.value_type}; write float32")
-    ends = np.cumsum([0] + [len(each.tokens) for each in found]).astype(np.int32)
+    ends = np.cumsum([0] + [len(of_text.tokens) for of_text in embeddings]).astype(np.int32)
     vectors = pyarrow.FixedSizeListArray.from_arrays(pyarrow.array(rows.ravel()), type=kind)
     columns = {
         "sentence": pyarrow.array(texts, pyarrow.string()),
         "row": pyarrow.array(np.arange(first_row, first_row + len(texts))),
-        "tokens": pyarrow.array([each.tokens for each in found], schema.field("tokens").type),
+        "tokens": pyarrow.array([of_text.tokens for of_text in embeddings], schema.field("tokens").type),
         "token_embeddings": pyarrow.ListArray.from_arrays(ends, vectors),
     }
     return pyarrow.table([columns[name].cast(schema.field(name).type) for name in schema.names], schema=schema)
@@ -174,18 +174,18 @@ def encode_here(folder: Folder, plan: Plan, encoder: Encoder) -> Manifest | None
     if manifest := complete(folder, plan, blocks):
         return manifest
     rows = sum(block.rows for block in blocks)
-    left, patient, start = missing(folder, blocks), False, 0
-    with Progress(rows, done=rows - sum(block.rows for block in left)) as bar:
-        while left:
+    unmade, patient, start = missing(folder, blocks), False, 0
+    with Progress(rows, done=rows - sum(block.rows for block in unmade)) as bar:
+        while unmade:
             met = False
-            for block in (*left[start:], *left[:start]):
+            for block in (*unmade[start:], *unmade[:start]):
                 if met := is_made(folder, block):  # by others, perhaps with many more: see what is left
                     break
                 make_block(folder, plan, block, encoder, advance=bar.advance, patient=patient)
-            before, left = left, missing(folder, blocks)
-            same = left == before and not met
+            before, unmade = unmade, missing(folder, blocks)
+            same = unmade == before and not met
             if same and (patient or not is_remote(folder)):
                 return None
             patient = same
-            start = random.randrange(len(left)) if left else 0  # elsewhere, to meet others rarely
+            start = random.randrange(len(unmade)) if unmade else 0  # elsewhere, to meet others rarely
     return finish(folder, plan, blocks)

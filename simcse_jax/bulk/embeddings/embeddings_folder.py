@@ -75,12 +75,12 @@ def count_rows(folder: Folder, plan: Plan, source: int, patient: bool = False) -
 def blocks_of(folder: Folder, plan: Plan) -> list[Block]:
     """All blocks. Counts rows first if necessary, together with other processes."""
     patient = False
-    while left := uncounted(folder, plan):
-        done = [count_rows(folder, plan, source, patient) for source in left]
+    while uncounted_sources := uncounted(folder, plan):
+        done = [count_rows(folder, plan, source, patient) for source in uncounted_sources]
         if not any(done):
             time.sleep(LOOK_SECONDS)
         patient = is_remote(folder) and not any(done)
-    found: list[Block] = []
+    blocks: list[Block] = []
     size, row, mark = plan.key["--block-rows"], 0, fingerprint(plan)
     with ThreadPoolExecutor(shared_folder.AT_A_TIME) as threads:
         paths = [plan.own(folder, _counted(source)) for source in range(len(plan.sources))]
@@ -88,20 +88,20 @@ def blocks_of(folder: Folder, plan: Plan) -> list[Block]:
     for source, (path, counted) in enumerate(zip(paths, counts, strict=True)):
         if counted is None or counted["plan"] != mark:
             raise UserError(f"{path}: belongs to another command; remove it, and run the command again")
-        places = [Place(*each) for each in counted["places"]]
+        places = [Place(*place) for place in counted["places"]]
         for number, first in enumerate(range(0, counted["rows"], size)):
             rows = min(size, counted["rows"] - first)
-            found.append(Block(mark, source, number, first, rows, row, places[number] if places else None))
+            blocks.append(Block(mark, source, number, first, rows, row, places[number] if places else None))
             row += rows
-    if not found:
+    if not blocks:
         raise UserError(f"{plan.sources[0]}: holds no sentences")
-    return found
+    return blocks
 
 
 def uncounted(folder: Folder, plan: Plan) -> list[int]:
     """The sources whose rows are not counted yet."""
-    there = shared_folder.names_in(folder)
-    return [source for source in range(len(plan.sources)) if plan.own(folder, _counted(source)).name not in there]
+    names = shared_folder.names_in(folder)
+    return [source for source in range(len(plan.sources)) if plan.own(folder, _counted(source)).name not in names]
 
 
 def _counted(source: int) -> str:
@@ -161,9 +161,9 @@ def finish(folder: Folder, plan: Plan, blocks: Sequence[Block]) -> Manifest | No
         if read_manifest(folder, plan) is None:
             shared_folder.check_unchanged(folder, plan)
             facts = _facts(folder, blocks)
-            (dimension,) = {each.dimension for each in facts}
+            (dimension,) = {part.dimension for part in facts}
             files = [[block.file, block.row] for block in blocks]
-            rows, cut = (sum(column) for column in zip(*((each.rows, each.cut) for each in facts), strict=True))
+            rows, cut = sum(part.rows for part in facts), sum(part.cut for part in facts)
             manifest = Manifest(plan.key, rows, dimension, cut, files)
             shared_folder.write_sealed(plan.own(folder, MANIFEST), manifest._asdict())
     shared_folder.remove_leftovers(folder)
@@ -172,8 +172,8 @@ def finish(folder: Folder, plan: Plan, blocks: Sequence[Block]) -> Manifest | No
 
 def read_manifest(folder: Folder, plan: Plan) -> Manifest | None:
     """The manifest; None while blocks are missing."""
-    found = shared_folder.read_sealed(plan.own(folder, MANIFEST))
-    return None if found is None else Manifest(**found)
+    content = shared_folder.read_sealed(plan.own(folder, MANIFEST))
+    return None if content is None else Manifest(**content)
 
 
 def complete(folder: Folder, plan: Plan, blocks: Sequence[Block]) -> Manifest | None:
@@ -188,8 +188,8 @@ def complete(folder: Folder, plan: Plan, blocks: Sequence[Block]) -> Manifest | 
 
 def missing(folder: Folder, blocks: Sequence[Block]) -> list[Block]:
     """The blocks without a file."""
-    there = shared_folder.names_in(folder)
-    return [block for block in blocks if block.file not in there]
+    names = shared_folder.names_in(folder)
+    return [block for block in blocks if block.file not in names]
 
 
 def _facts(folder: Folder, blocks: Sequence[Block]) -> list[Facts]:

@@ -82,8 +82,8 @@ def open_corpus(name: str, model: SimCSE, column: str | None, options: SearchOpt
     has_text = bool(index.first_sentences(1)) if isinstance(index, LanceIndex) else any(index.sentences)
 
     def search(queries: np.ndarray, count: int) -> list[list[Result]]:
-        found: Any = model.search(queries, min(count, len(index)), **options)  # a list for each query
-        return found
+        results: Any = model.search(queries, min(count, len(index)), **options)  # a list for each query
+        return results
 
     named = index.numbers if isinstance(index, LanceIndex) else None
     return Corpus(search, len(index), has_text, numbers, mark, index.quantization, named)
@@ -154,7 +154,7 @@ def _index_embeddings(name: str, model: SimCSE) -> tuple[np.ndarray, str]:
 def _has_embeddings(path: Path) -> bool:
     """Whether a file, or one of a folder, has embeddings, not only sentences."""
     if path.is_dir():
-        return any(_has_embeddings(each) for each in sorted(path.iterdir()) if each.is_file())
+        return any(_has_embeddings(file) for file in sorted(path.iterdir()) if file.is_file())
     if path.suffix.lower() != ".parquet" or not path.is_file():
         return path.suffix.lower() == ".npy"
     import pyarrow

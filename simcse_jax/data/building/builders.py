@@ -55,10 +55,10 @@ def _triplets(neutral: bool = False) -> Callable[[Sequence[str | Path], Options,
 
 
 def _captions(files: Sequence[str | Path], options: Options, tally: Tally) -> Rows:
-    found = (caption for captions in paraphrases.read_captions(files, tally).values() for caption in captions)
+    captions = (caption for of_image in paraphrases.read_captions(files, tally).values() for caption in of_image)
     if not options.count:
-        return ((caption,) for caption in found)
-    units: Iterator[Callable[[], list[str]]] = (partial(list, (caption,)) for caption in found)
+        return ((caption,) for caption in captions)
+    units: Iterator[Callable[[], list[str]]] = (partial(list, (caption,)) for caption in captions)
     return ((unit[0],) for unit in draw(units, options.count, options.seed, tally))
 
 

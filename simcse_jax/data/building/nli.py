@@ -114,12 +114,12 @@ def triplets(
       The premises in the order of their first labelled pair.
     """
     wanted = [LABELS.index(name) for name in ("entailment", "contradiction", "neutral")][: 3 if neutral else 2]
-    found: dict[str, dict[int, str]] = {}
+    by_premise: dict[str, dict[int, str]] = {}
     for premise, text, label in pairs:
         if label is None:
             tally.drop(UNLABELLED)
             continue
-        hypotheses = found.setdefault(premise, {})
+        hypotheses = by_premise.setdefault(premise, {})
         if label not in wanted:
             tally.drop("neutral")
             continue
@@ -127,8 +127,8 @@ def triplets(
             tally.drop("with another hypothesis of the same premise and label")
         if label not in hypotheses or hypothesis == "last":
             hypotheses[label] = text
-    tally.notes.append(f"{len(found):,} distinct premises")
-    for premise, hypotheses in found.items():
+    tally.notes.append(f"{len(by_premise):,} distinct premises")
+    for premise, hypotheses in by_premise.items():
         if len(hypotheses) < len(wanted):
             tally.drop("of a premise without hypotheses of all the labels", len(hypotheses))
             continue

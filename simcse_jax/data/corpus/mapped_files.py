@@ -113,10 +113,10 @@ def _advise_together(ranges: np.ndarray) -> bool:
         os.close(this)
 
 
-def _map(address: int | None, size: int, protection: int, flags: int, descriptor: int, start: int, what: str) -> int:
-    found = _system.mmap(address, size, protection, flags, descriptor, start)
-    if found == FAILED:
+def _map(address: int | None, size: int, protection: int, flags: int, descriptor: int, start: int, name: str) -> int:
+    mapped = _system.mmap(address, size, protection, flags, descriptor, start)
+    if mapped == FAILED:
         number = ctypes.get_errno()
         advice = "; " + MANY if number == errno.ENOMEM and descriptor >= 0 else ""
-        raise UserError(f"{what}: cannot be mapped into memory: {os.strerror(number)}{advice}")
-    return int(found)
+        raise UserError(f"{name}: cannot be mapped into memory: {os.strerror(number)}{advice}")
+    return int(mapped)

@@ -53,13 +53,13 @@ def make_plan(
     names = expand(data, "--data")
     looked = [_look(name, columns, positives, labels, augment or {}) for name in names]
     lengths = Lengths(max_length, max_length) if isinstance(max_length, int) else max_length
-    longest, width = max(lengths), _widest([each.source for each in looked], mixed)
+    longest, width = max(lengths), _widest([sample.source for sample in looked], mixed)
     if not isinstance(max_length, int) and width == 1:
         raise UserError(f"--max-length: two lengths, but {names[0]} has one column of sentences; give one")
     prompts = _for_columns(prompts, width)
-    check_prompts(tokenizer, [Prompts(prompts[0], each) for each in prompts[1:] or prompts], lengths, "--prompt")
+    check_prompts(tokenizer, [Prompts(prompts[0], other) for other in prompts[1:] or prompts], lengths, "--prompt")
     key = {
-        "sources": [each.source for each in looked],
+        "sources": [sample.source for sample in looked],
         "tokenizer": hashlib.sha256(tokenizer.content()).hexdigest(),
         "special_tokens": tokenizer([""], longest)[0].tolist(),
         "token_bytes": token_type(vocabulary).itemsize,
@@ -76,7 +76,7 @@ def make_plan(
     }
     if not isinstance(max_length, int):
         key["lengths"] = list(lengths)
-    return Plan(json.loads(json.dumps(key)), {name: each.written for name, each in zip(names, looked, strict=True)})
+    return Plan(json.loads(json.dumps(key)), {name: sample.written for name, sample in zip(names, looked, strict=True)})
 
 
 def _rows_of_a_shard(asked: int | None, tokens: int) -> int:
@@ -143,16 +143,16 @@ def enter(folder: Folder, plan: Plan) -> None:
 
 def expand(data: Sequence[str], option: str) -> list[str]:
     """The sources, with the files of each folder and of each pattern, sorted by name."""
-    found: list[str] = []
+    names: list[str] = []
     for name in itertools.chain.from_iterable(map(split_sources, data)):
         try:
-            found += [name] if prefix_of(name) else files_of(name)
+            names += [name] if prefix_of(name) else files_of(name)
         except UserError as error:
             raise UserError(f"{option} {error}") from None
     seen: set[str] = set()
-    for name in found:
+    for name in names:
         place = name if prefix_of(name) or is_remote(name) else os.path.abspath(as_path(name))
         if place in seen:
             raise UserError(f"{option}: {name} is named twice; remove one")
         seen.add(place)
-    return found
+    return names

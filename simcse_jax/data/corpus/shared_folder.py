@@ -77,10 +77,10 @@ def enter(folder: Folder, plan: Plan, whose: str, check: Callable[[], object] = 
 
 def check_own(folder: Folder) -> None:
     """Refuses a folder that has files but no plan."""
-    there = names_in(folder)
-    others = sorted(name for name in there if not name.startswith((".", f"{PLAN}.")))  # an unfinished plan
-    if others and there.isdisjoint((PLAN, f"{DOT}{PLAN}")):
-        raise UserError(f"--output {folder}: has other files ({others[0]}) and no plan; choose another folder")
+    names = names_in(folder)
+    foreign = sorted(name for name in names if not name.startswith((".", f"{PLAN}.")))  # an unfinished plan
+    if foreign and names.isdisjoint((PLAN, f"{DOT}{PLAN}")):
+        raise UserError(f"--output {folder}: has other files ({foreign[0]}) and no plan; choose another folder")
 
 
 def check_unchanged(folder: Folder, plan: Plan, sources: Sequence[str] | None = None) -> None:
@@ -105,12 +105,12 @@ def leave(folder: Folder, plan: Plan, *notes: str) -> None:
     Args:
       notes: patterns of the folder's own files that are also removed, since they hold no results.
     """
-    there = names_in(folder) if folder.is_dir() else set()
-    first, *others = (plan.own(folder, name).name for name in (PLAN, *notes))
-    if first in there and all(
-        is_of_macos(name) or any(fnmatch.fnmatch(name, note) for note in (first, *others)) for name in there
+    names = names_in(folder) if folder.is_dir() else set()
+    first, *patterns = (plan.own(folder, name).name for name in (PLAN, *notes))
+    if first in names and all(
+        is_of_macos(name) or any(fnmatch.fnmatch(name, note) for note in (first, *patterns)) for name in names
     ):
-        for name in sorted(there, key=lambda name: name == first):  # the plan last
+        for name in sorted(names, key=lambda name: name == first):  # the plan last
             (folder / name).unlink()
         if not is_remote(folder):
             folder.rmdir()
@@ -130,14 +130,14 @@ def _difference(name: str, before: Any, now: Any) -> str:
     if name != "sources" or not isinstance(before, list):
         return f"{name} was {before!r:.80}, is {now!r:.80}"
     nothing: dict[str, Any] = {}
-    for place, (one, other) in enumerate(itertools.zip_longest(before, now, fillvalue=nothing), 1):
-        fields = [field for field in {**other, **one} if one.get(field) != other.get(field)]
+    for place, (old, current) in enumerate(itertools.zip_longest(before, now, fillvalue=nothing), 1):
+        fields = [field for field in {**current, **old} if old.get(field) != current.get(field)]
         if "name" in fields:
-            was, new = (each.get("name", "missing") for each in (one, other))
+            was, new = (source.get("name", "missing") for source in (old, current))
             return f"source {place} was {was}, is {new}"
         if fields:
-            was, new = (each.get(fields[0]) for each in (one, other))  # another command's plan has other fields
-            return f"{one['name']}: {fields[0]} was {was}, is {new}"
+            was, new = old.get(fields[0]), current.get(fields[0])  # another command's plan has other fields
+            return f"{old['name']}: {fields[0]} was {was}, is {new}"
     raise AssertionError(name)
 
 
@@ -165,14 +165,14 @@ def claimed(path: Folder, patient: bool = False) -> Iterator[bool]:
 def _claim(job: contextlib.ExitStack, lock: Path) -> bool:
     try:
         lock.parent.mkdir(parents=True, exist_ok=True)
-        found = open_alone(lock)
+        lock_file = open_alone(lock)
     except Taken:
         return False
     except OSError as error:
         raise UserError(f"{lock.parent}: cannot be written: {why(error)}") from None
-    if found is None:  # its holder has just exited
+    if lock_file is None:  # its holder has just exited
         return False
-    job.callback(os.close, found[0])
+    job.callback(os.close, lock_file[0])
     job.callback(lock.unlink, missing_ok=True)  # first, while it is still this process's
     return True
 
