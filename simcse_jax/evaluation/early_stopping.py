@@ -80,12 +80,12 @@ class Fitted(NamedTuple):
     accuracy: Float[np.ndarray, " C"]  # of the held-out rows, from 0 to 1
 
 
-def given(train: Bool[np.ndarray, " N"], held_out: Bool[np.ndarray, " N"]) -> Split:
+def masked_split(train: Bool[np.ndarray, " N"], held_out: Bool[np.ndarray, " N"]) -> Split:
     """A split with held-out rows of its own: masks (N,)."""
     return Split(np.flatnonzero(train), np.flatnonzero(held_out))
 
 
-def drawn(train: Bool[np.ndarray, " N"]) -> Split:
+def random_split(train: Bool[np.ndarray, " N"]) -> Split:
     """A split that holds out a twentieth of the training rows, at random: a mask (N,) with `FEWEST` rows or more."""
     rows = np.flatnonzero(train)
     rows = rows[np.random.RandomState(SEED).permutation(len(rows))]
@@ -194,10 +194,10 @@ def _fit(
     def step(number: jax.Array, carry: Any, order: jax.Array) -> Any:
         params, state = carry
         places = number * batch + jnp.arange(batch)
-        own = train[jax.lax.dynamic_slice_in_dim(order, number * batch, batch)]
+        batch_rows = train[jax.lax.dynamic_slice_in_dim(order, number * batch, batch)]
         share = jnp.where(places < count, 1 / jnp.minimum(batch, count - number * batch), 0.0)
-        inputs = rows[own]
-        errors = share[:, None, None] * (jax.nn.softmax(logits(params, inputs)) - targets[own][:, None])
+        inputs = rows[batch_rows]
+        errors = share[:, None, None] * (jax.nn.softmax(logits(params, inputs)) - targets[batch_rows][:, None])
         errors = errors.reshape(batch, -1)
         gradients = {
             "weights": jnp.matmul(errors.T, inputs, precision="highest") + decay[:, None] * params["weights"],

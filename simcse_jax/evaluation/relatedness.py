@@ -44,7 +44,7 @@ _optimizer = optax.adam(1e-3)
 def read(data: str, tasks: list[str]) -> dict[str, dict[str, sts.Pairs]]:
     """Training, development and test pairs of the tasks that have them, STS-B and SICK-R."""
     folder = local_path(data)
-    found: dict[str, dict[str, sts.Pairs]] = {}
+    by_task: dict[str, dict[str, sts.Pairs]] = {}
     for task in tasks:
         for split, file in sts.SINGLE_FILES.get(task, {}).items():
             pairs = sts.read_task(folder, task, split)
@@ -52,10 +52,10 @@ def read(data: str, tasks: list[str]) -> dict[str, dict[str, sts.Pairs]]:
                 raise UserError(f"{folder / file}: not found; the regressor of {task} needs it")
             if pairs.gold.min() < 0 or pairs.gold.max() > BINS:
                 raise UserError(f"{folder / file}: has a score that is not between 0 and {BINS}")
-            found.setdefault(task, {})[split] = pairs
-    if not found:
+            by_task.setdefault(task, {})[split] = pairs
+    if not by_task:
         raise UserError(f"{data}: the regressor needs one of {', '.join(sts.SINGLE_FILES)}, with its training set")
-    return found
+    return by_task
 
 
 def evaluate(encode: Encode, tasks: dict[str, dict[str, sts.Pairs]]) -> dict[str, dict[str, Any]]:
@@ -141,8 +141,8 @@ def fit(
     state, key = _optimizer.init(params), jax.random.key(SEED)
     best, kept, patience, epochs = -np.inf, params, PATIENCE, 0
     while epochs <= MAX_EPOCHS:
-        key, own = jax.random.split(key)
-        params, state = _train(params, state, own, places["train"], wanted)
+        key, epoch_key = jax.random.split(key)
+        params, state = _train(params, state, epoch_key, places["train"], wanted)
         epochs += EPOCHS
         correlation = sts.pearson(_predict(params, places["dev"]), gold["dev"])
         if correlation > best:
