@@ -53,7 +53,7 @@ def prompt_names(task: str, kind: str, role: str | None) -> tuple[str, ...]:
     return f"{task}-{role}", task, f"{kind}-{role}", kind, *ROLES[role]
 
 
-class Encoder:
+class MtebEncoder:
     """A model as `mteb.evaluate` takes it (mteb's `EncoderProtocol`), with the prompts of its own settings.
 
     `mteb_model_meta` is mteb's record of the model, with what its leaderboard shows: parameters, memory, framework, and
@@ -208,7 +208,7 @@ class Benchmarks:
             raise UserError("tasks of mteb are for models of the class SimCSE, without a change of their embeddings")
         import mteb
 
-        encoder = Encoder(embed.model, **embed.options)
+        encoder = MtebEncoder(embed.model, **embed.options)
         chosen = {"batch_size": embed.model.batch_size, "show_progress_bar": True}
         results: dict[str, Any] = {}
         for name, task in titled(self.tasks):

@@ -6,11 +6,11 @@ from statistics import NormalDist
 
 import numpy as np
 
-from simcse_jax.data.corpora import AnyBatches, Part, Programs, Taught
+from simcse_jax.data.corpora import AnyBatches, MixedCorpus, Programs, Taught
 from simcse_jax.data.draws import epoch_generator
 from simcse_jax.data.examples import Examples
 from simcse_jax.data.mixture import Mixture
-from simcse_jax.data.no_duplicates import kept_apart, left_together
+from simcse_jax.data.no_duplicates import remaining_duplicates, separate_duplicates
 from simcse_jax.data.pairing import Pairing
 from simcse_jax.data.tokens import Lengths, Prompts, padded_length, token_ids
 from simcse_jax.host.storage import sha256
@@ -24,7 +24,7 @@ MANY_STEPS = 500  # a second compilation pays off from this many steps on
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Corpus(Part):
+class Corpus(MixedCorpus):
     """N tokenized examples of C columns, padded to the single length T that the run is compiled for."""
 
     input_ids: np.ndarray  # (N, C, T) int32
@@ -207,7 +207,7 @@ class Batches(AnyBatches):
         """See `AnyBatches`."""
         if self._corpus.apart is None:
             return []
-        return left_together(self._examples(0), self._corpus.apart, self.batch_size)
+        return remaining_duplicates(self._examples(0), self._corpus.apart, self.batch_size)
 
     def _times(self) -> np.ndarray | None:
         """(N,) how often each row is read in an epoch; None for once each."""
@@ -218,7 +218,7 @@ class Batches(AnyBatches):
         """The corpus rows in the order of an epoch, (N,), or those of its pairs, (M, 2)."""
         order = self._permuted(epoch)
         if self._corpus.apart is not None:
-            return kept_apart(order, self._corpus.apart, self.batch_size, self._seed, epoch)
+            return separate_duplicates(order, self._corpus.apart, self.batch_size, self._seed, epoch)
         return order if self._corpus.pairing is None else self._corpus.pairing.pairs(order)
 
     def _permuted(self, epoch: int) -> np.ndarray:

@@ -85,12 +85,12 @@ def is_content(name: str) -> bool:
 
 
 def _is_numbering(name: str) -> bool:
-    """Whether a column surely numbers the rows; one without a name does too, and pandas' for those."""
+    """Whether a column surely numbers the rows, as unnamed ones do, under pandas' names for them too."""
     return plain(name) in NUMBERING or bool(re.fullmatch(r"(unnamed|indexlevel)[\d.]+", plain(name)))
 
 
 def _last_word(name: str) -> str:
-    """The last word of a column's name, without digits: of `questionID2` id."""
+    """The last word of a column's name, without digits: `id` of `questionID2`."""
     words = re.findall(r"[^\W\d_]+", re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name).lower())
     return words[-1] if words else ""
 

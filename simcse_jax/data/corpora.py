@@ -96,7 +96,7 @@ class AnyCorpus(abc.ABC):
     """The rows that a run trains on: those of its parts, each of which has batches of its own."""
 
     names: tuple[str, ...]  # of the parts; a single "" if batches mix all rows
-    parts: "tuple[Part, ...]"
+    parts: "tuple[MixedCorpus, ...]"
 
     @property
     def num_rows(self) -> int:
@@ -138,14 +138,14 @@ class AnyCorpus(abc.ABC):
         """The batches of a run."""
 
 
-class Part(AnyCorpus):
+class MixedCorpus(AnyCorpus):
     """A corpus whose batches mix all its rows: the whole corpus of a run, or one source."""
 
     names = ("",)
     pairing: Pairing | None  # makes an epoch's examples from one column; None: the rows are the examples
 
     @property
-    def parts(self) -> "tuple[Part, ...]":  # type: ignore[override]  # which is never written
+    def parts(self) -> "tuple[MixedCorpus, ...]":  # type: ignore[override]  # which is never written
         """The corpus itself."""
         return (self,)
 

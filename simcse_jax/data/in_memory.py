@@ -31,7 +31,7 @@ MOSTLY_SCORES = (
 
 
 def write_examples(data: Any, path: Path, name: str, used: bool = False) -> None:
-    """Writes examples to a .parquet file, whole or not at all. One that a run has `used` must have the same.
+    """Writes examples to a .parquet file, whole or not at all. A file that a run has `used` must hold the same.
 
     Args:
       data: an iterable of sentences, of tuples (anchor, positive), (anchor, positive, negative), (sentence, sentence,
@@ -100,7 +100,7 @@ def _parts(data: Any, name: str) -> Iterator[pyarrow.Table]:
 
 
 def _of_names(part: Iterable[tuple[int, Any]], names: list[str], where: str) -> list[dict[str, Any]]:
-    """Dictionaries with the fields of the first one, in its order; of others PyArrow would read nothing."""
+    """Records with the fields of the first one, in its order; PyArrow would ignore others."""
     records = []
     for number, row in part:
         if late := [name for name in row if name not in names and row[name] is not None]:
@@ -130,7 +130,7 @@ def _of_table(table: Any, columns: list[Any], name: str) -> Iterator[pyarrow.Tab
 
 
 def _in_pieces(tables: Iterable[pyarrow.Table]) -> Iterator[pyarrow.Table]:
-    """Their rows as tables of `ROWS` rows, but for the last one: a stream's batches may differ from call to call."""
+    """The rows in tables of `ROWS` rows, except the last one: a stream's batches may differ between calls."""
     waiting, rows = list[pyarrow.Table](), 0
     for table in tables:
         waiting.append(table)
@@ -154,7 +154,7 @@ def _plain(kind: pyarrow.DataType) -> pyarrow.DataType:
 
 
 def _without_nan(table: pyarrow.Table) -> pyarrow.Table:
-    """The same with null for NaN, as pandas means it: NaN equals nothing, so no later call would have the same."""
+    """The table with null in place of NaN, which never equals itself, so that a later call can compare it."""
     for place, field in enumerate(table.schema):
         if pyarrow.types.is_float32(field.type) or pyarrow.types.is_float64(field.type):
             column = table.column(place)
@@ -176,7 +176,7 @@ def _fields(item: Any) -> list[Any]:
 
 
 def _names(items: Sequence[Sequence[Any]]) -> Sequence[str]:
-    """The columns of such items; third ones are scores or labels if most of them are, empty ones left out."""
+    """Names for the columns of tuples. Third fields are scores or labels if most of those that are not empty are."""
     width = len(items[0])
     kinds = Counter(_kind_of_third(item[1], item[2]) for item in items if len(item) == width == 3)
     most = next((names for names in (GRADED, LABELLED) if kinds[names] > kinds.total() - kinds[()] - kinds[names]), ())
@@ -184,7 +184,7 @@ def _names(items: Sequence[Sequence[Any]]) -> Sequence[str]:
 
 
 def _kind_of_third(positive: Any, third: Any) -> tuple[str, ...]:
-    """The columns that one item speaks for; none if its third field is empty, or nothing that is known."""
+    """The columns that one item suggests; none if its third field is empty or of no known kind."""
     if _is_score(third):  # of two numbers as text, the second is as good an answer as the first
         return TUPLES[3] if isinstance(third, str) and _is_score(positive) else GRADED
     text = third.strip().lower() if isinstance(third, str) else ""
@@ -192,7 +192,7 @@ def _kind_of_third(positive: Any, third: Any) -> tuple[str, ...]:
 
 
 def _is_score(value: Any) -> bool:
-    """Whether it is meant as a number: a percentage and 1,000 are too, which are no scores."""
+    """Whether a field is meant as a number, such as a percentage or 1,000, even if it cannot be a score."""
     try:
         text = value.strip().replace(",", ".").removesuffix("%") if isinstance(value, str) else value
         return parse_score(text, "") is not None

@@ -12,7 +12,7 @@ TRIES, FEWEST = 2, 2**16  # places tried in an epoch: for each of its rows, and 
 
 
 def hashed(rows: Iterable[Sequence[str]], columns: int) -> np.ndarray:
-    """(N, C) int32, equal for equal texts, -1 for the columns that a row lacks: those that are empty or not there.
+    """(N, C) int32: equal numbers for equal texts, and -1 for empty and missing columns.
 
     Only a hash of 64 bits is held of each text, so a corpus may be beyond memory; texts with equal ones are kept apart.
     """
@@ -29,7 +29,7 @@ def hashed(rows: Iterable[Sequence[str]], columns: int) -> np.ndarray:
     return np.where(hashes > 0, numbers, -1).astype(np.int32)
 
 
-def kept_apart(order: np.ndarray, texts: np.ndarray, batch_size: int, seed: int, epoch: int) -> np.ndarray:
+def separate_duplicates(order: np.ndarray, texts: np.ndarray, batch_size: int, seed: int, epoch: int) -> np.ndarray:
     """The order of an epoch without two rows of one batch that have a text in common, in whatever columns.
 
     A row with a text of an earlier row of its batch changes places with a random row, if neither then meets an equal
@@ -45,7 +45,7 @@ def kept_apart(order: np.ndarray, texts: np.ndarray, batch_size: int, seed: int,
       (N,), a function of the arguments alone.
     """
     repeated = _repeated(texts[order])
-    clashes = _look(repeated, batch_size)
+    clashes = _find_clashes(repeated, batch_size)
     if not clashes.rows.size:
         return order
     order, met = order.copy(), clashes.rows.tolist()
@@ -55,7 +55,7 @@ def kept_apart(order: np.ndarray, texts: np.ndarray, batch_size: int, seed: int,
         return [text * clashes.stride for text in repeated[row].tolist() if text >= 0]
 
     def is_settled(row: int, other: int) -> bool:
-        """Whether a row meets no equal text any more, for which it may have changed places."""
+        """Whether the row meets no equal text in its batch, if necessary after changing places with another row."""
         here, target, ours = row // batch_size, other // batch_size, of(row)
         if all(held[text + here] == 1 for text in ours):
             return True
@@ -80,10 +80,10 @@ def kept_apart(order: np.ndarray, texts: np.ndarray, batch_size: int, seed: int,
     return order
 
 
-def left_together(order: np.ndarray, texts: np.ndarray, batch_size: int) -> list[str]:
+def remaining_duplicates(order: np.ndarray, texts: np.ndarray, batch_size: int) -> list[str]:
     """A line about the rows of an epoch that could not be kept apart; none if all are."""
     repeated = _repeated(texts[order])
-    count, batches = len(_look(repeated, batch_size).rows), len(order) // batch_size
+    count, batches = len(_find_clashes(repeated, batch_size).rows), len(order) // batch_size
     if not count:
         return []
     most = int(np.bincount(repeated[repeated >= 0]).max())
@@ -93,8 +93,8 @@ def left_together(order: np.ndarray, texts: np.ndarray, batch_size: int) -> list
     ]
 
 
-class _Batches(NamedTuple):
-    """What the batches of an epoch have of its repeated texts."""
+class _Clashes(NamedTuple):
+    """The repeated texts in the batches of an epoch."""
 
     rows: np.ndarray  # (R,) the places of rows with a text of an earlier row of their batch
     keys: np.ndarray  # (K,) text · stride + batch, of each text that a batch has
@@ -102,13 +102,13 @@ class _Batches(NamedTuple):
     stride: int
 
 
-def _look(texts: np.ndarray, batch_size: int) -> _Batches:
+def _find_clashes(texts: np.ndarray, batch_size: int) -> _Clashes:
     """Texts that repeat in a batch; `texts` are those of `_repeated`."""
     stride = -(-len(texts) // batch_size)
     rows, columns = np.nonzero(texts >= 0)
     keys = texts[rows, columns] * stride + rows // batch_size
     unique, first, counts = np.unique(keys, return_index=True, return_counts=True)  # the first places in row order
-    return _Batches(np.unique(np.delete(rows, first)), unique, counts, stride)
+    return _Clashes(np.unique(np.delete(rows, first)), unique, counts, stride)
 
 
 def _repeated(texts: np.ndarray) -> np.ndarray:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from simcse_jax.data.corpora import AnyBatches, AnyCorpus, Part, Programs
+from simcse_jax.data.corpora import AnyBatches, AnyCorpus, MixedCorpus, Programs
 from simcse_jax.data.mixture import Mixture, share_out
 from simcse_jax.errors import UserError
 
@@ -18,7 +18,7 @@ class OneSource(AnyCorpus):
     """The sources of a run whose batches have rows of one source each."""
 
     names: tuple[str, ...]
-    parts: tuple[Part, ...]
+    parts: tuple[MixedCorpus, ...]
     weights: tuple[float, ...] = ()  # of the sources; () for weights by their number of batches
 
     def mixture(self, batch_size: int) -> Mixture:

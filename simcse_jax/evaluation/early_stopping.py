@@ -42,7 +42,7 @@ HELD_OUT = 0.05  # of the training rows, where no others choose the epoch
 FEWEST = 20  # rows of which a twentieth is a row
 
 
-class Settings(NamedTuple):
+class ClassifierTraining(NamedTuple):
     """How classifiers are trained; see the module's docstring."""
 
     optimizer: optax.GradientTransformation
@@ -58,8 +58,8 @@ class Settings(NamedTuple):
 
 
 SETTINGS = {
-    "pytorch": Settings(optax.adam(1e-3), batch=64, epochs=4, tenacity=5, folds=10),
-    "pytorch_fast": Settings(
+    "pytorch": ClassifierTraining(optax.adam(1e-3), batch=64, epochs=4, tenacity=5, folds=10),
+    "pytorch_fast": ClassifierTraining(
         optax.rmsprop(1e-2, decay=0.99, eps=1e-8, eps_in_sqrt=False), batch=128, epochs=2, tenacity=3, folds=5
     ),
 }
@@ -102,7 +102,7 @@ class Classifier:
         labels: Int[np.ndarray, " N"],
         classes: int,
         splits: Sequence[Split],
-        settings: Settings = SETTINGS["pytorch"],
+        settings: ClassifierTraining = SETTINGS["pytorch"],
     ):
         """Takes the rows of a task.
 
@@ -174,7 +174,10 @@ class _Carry(NamedTuple):
 
 @functools.partial(jax.jit, static_argnums=0)
 def _fit(
-    settings: Settings, first: dict[str, jax.Array], data: tuple[jax.Array, ...], penalties: Float[Array, " C"]
+    settings: ClassifierTraining,
+    first: dict[str, jax.Array],
+    data: tuple[jax.Array, ...],
+    penalties: Float[Array, " C"],
 ) -> tuple[Float[Array, "N C K"], Int[Array, " C"]]:
     """The logits of all rows, and the number of held-out rows that are right.
 

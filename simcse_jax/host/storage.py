@@ -97,12 +97,12 @@ def as_path(name: str) -> Folder:
         _check_network(name)
         # Otherwise each process keeps its first listing, whatever the others and tensorstore write.
         fsspec.config.conf.setdefault("gs", {})["use_listings_cache"] = False
-        found = epath.Path(f"gs://{bucket}").exists()
+        exists = epath.Path(f"gs://{bucket}").exists()
     except UserError:
         raise
     except Exception as error:  # of the store's client: no access, no network
         raise UserError(f"{name}: cannot be reached: {reason(error)}") from None
-    if not found:  # the client would create one
+    if not exists:  # the client would create one
         raise UserError(f"{name}: there is no bucket {bucket}, or no permission to see it (storage.buckets.get)")
     return epath.Path(name)
 
@@ -287,11 +287,11 @@ def _open_alone(temporary: Path) -> IO[bytes]:
         if temporary.is_symlink():  # it would lead to another file
             temporary.unlink()
         try:
-            found = open_alone(temporary)
+            opened = open_alone(temporary)
         except Taken:
             raise OSError(errno.EBUSY, "another process is writing it") from None
-        if found is not None:  # otherwise another process has just given it its final name
-            file = open(temporary, "r+b", opener=lambda *_, descriptor=found[0]: descriptor)
+        if opened is not None:  # otherwise another process has just given it its final name
+            file = open(temporary, "r+b", opener=lambda *_, descriptor=opened[0]: descriptor)
             file.truncate(0)
             return file
 

@@ -112,13 +112,13 @@ class Pretrained:
     def has_mask_token(self) -> bool:
         """Whether its tokenizer puts a mask token next to every sentence."""
         tokenizer = self.tokenizer
-        there = tokenizer.template
-        return there is not None and tokenizer.mask_token_id in there.before + there.after
+        template = tokenizer.template
+        return template is not None and tokenizer.mask_token_id in template.before + template.after
 
-    def check_layers(self, what: str) -> None:
+    def check_layers(self, user: str) -> None:
         """Refuses word vectors where a transformer is needed."""
         if self.vocabulary is not None:
-            raise UserError(f"{self.name}: averages word vectors and has no layers; {what} needs a transformer")
+            raise UserError(f"{self.name}: averages word vectors and has no layers; {user} needs a transformer")
 
     def without_modules(self) -> "Pretrained":
         """The same model with nothing after pooler and head but what `normalize` says."""
@@ -309,8 +309,8 @@ def _by_name(
     Returns:
       The pooler, whether there is a head, which follows `cls` alone, and what was guessed, in words.
     """
-    if (known := own_pooler(name)) is not None:
-        return known, False, ""
+    if (published := own_pooler(name)) is not None:
+        return published, False, ""
     if released := REFERENCE_NAME.search(Path(name).name):
         return "cls", released[1] == "sup", ""
     path = local_path(name).absolute()

@@ -165,8 +165,8 @@ def pooling_for(pooler: str, num_layers: int) -> tuple[str, np.ndarray | None]:
 def is_written_as(pooler: str, num_layers: int, read: str) -> bool:
     """Whether modules that were read as the pooler `read` are what `pooler` is written as."""
     last = np.append(np.zeros(num_layers), 1)
-    one, other = (
+    written, read_back = (
         (tokens, (last if weights is None else weights / weights.sum()).tolist())
         for tokens, weights in (pooling_for(pooler, num_layers), pooling_for(read, num_layers))
     )
-    return one == other
+    return written == read_back

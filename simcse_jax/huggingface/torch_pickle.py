@@ -164,11 +164,11 @@ def _find(module: str, name: str) -> Any:
 
 
 def _dictionary(pairs: Iterable[Any] = ()) -> dict[Any, Any]:
-    found = {}
+    entries = {}
     for key, value in pairs:
         _check(isinstance(key, str | int))
-        found[key] = value
-    return found
+        entries[key] = value
+    return entries
 
 
 def _storage(word: str, kind: str, key: Any, device: Any, count: int, view: Any = None, *further: Any) -> Storage:

@@ -29,7 +29,7 @@ CODES = ("int8", "uint8")
 NO_CODES = "indexes and ranges are made of embeddings in float32 or float16"
 
 
-class Part(NamedTuple):
+class EmbeddingFile(NamedTuple):
     """A file."""
 
     path: Folder
@@ -50,7 +50,7 @@ class Part(NamedTuple):
         )
 
 
-class Batch(NamedTuple):
+class FileRows(NamedTuple):
     """Some rows of a file."""
 
     rows: Int64[np.ndarray, " n"]
@@ -78,7 +78,7 @@ class EmbeddingFiles:
             raise UserError(f"{name}: has no embeddings")
         self.first, self.last = self._ends()
 
-    def batches(self) -> Iterator[Batch]:
+    def batches(self) -> Iterator[FileRows]:
         """All rows, file by file."""
         done = 0
         for part in self.parts:
@@ -176,13 +176,13 @@ def _check_listed(manifest: Folder, names: set[str]) -> None:
         raise UserError(f"{path}: missing, but {manifest.name} lists it; copy it, or encode the folder again")
 
 
-def _look(path: Folder) -> Part:
+def _look(path: Folder) -> EmbeddingFile:
     try:
         with path.open("rb") as file:
             if path.suffix == ".parquet":
                 return _look_parquet(path, file)
             (rows, dimension), _ = _npy_header(path, file)
-            return Part(path, rows, dimension, numbered=False, sentences=False, maker=None)
+            return EmbeddingFile(path, rows, dimension, numbered=False, sentences=False, maker=None)
     except UserError:
         raise
     except Exception as error:  # of a disk, a store's client, pyarrow or NumPy
@@ -200,7 +200,7 @@ def _npy_header(path: Folder, file: Any) -> tuple[tuple[int, int], str]:
     return shape, dtype.name
 
 
-def _look_parquet(path: Folder, file: Any) -> Part:
+def _look_parquet(path: Folder, file: Any) -> EmbeddingFile:
     import pyarrow
     import pyarrow.parquet
 
@@ -223,10 +223,10 @@ def _look_parquet(path: Folder, file: Any) -> Part:
         maker = None if said is None else read_identity(json.loads(said), damaged)
     except ValueError:
         raise UserError(damaged) from None
-    return Part(path, opened.metadata.num_rows, kind.list_size, numbered, texts, maker)
+    return EmbeddingFile(path, opened.metadata.num_rows, kind.list_size, numbered, texts, maker)
 
 
-def _columns(part: Part, names: list[str]) -> "Iterator[pyarrow.RecordBatch]":
+def _columns(part: EmbeddingFile, names: list[str]) -> "Iterator[pyarrow.RecordBatch]":
     """Columns of a .parquet, without missing values except for sentences."""
     import pyarrow.parquet
 
@@ -243,7 +243,7 @@ def _columns(part: Part, names: list[str]) -> "Iterator[pyarrow.RecordBatch]":
         raise UserError(f"{part.path}: truncated or damaged ({reason(error)})") from None
 
 
-def _parquet(part: Part, first: int) -> Iterator[Batch]:
+def _parquet(part: EmbeddingFile, first: int) -> Iterator[FileRows]:
     names = ["embedding", *["row"] * part.numbered, *["sentence"] * part.sentences]
     for batch in _columns(part, names):
         column: Any = batch.column("embedding")
@@ -251,10 +251,10 @@ def _parquet(part: Part, first: int) -> Iterator[Batch]:
         texts = batch.column("sentence") if part.sentences else _no_sentences(len(batch))
         rows = batch.column("row").to_numpy() if part.numbered else np.arange(first, first + len(batch))
         first += len(batch)
-        yield Batch(rows, texts, vectors)
+        yield FileRows(rows, texts, vectors)
 
 
-def _npy(part: Part, first: int) -> Iterator[Batch]:
+def _npy(part: EmbeddingFile, first: int) -> Iterator[FileRows]:
     try:
         with part.path.open("rb") as file:
             (rows, dimension), dtype = _npy_header(part.path, file)
@@ -262,7 +262,7 @@ def _npy(part: Part, first: int) -> Iterator[Batch]:
                 count = min(AT_ONCE, rows - start)
                 data = file.read(count * dimension * np.dtype(dtype).itemsize)
                 vectors = np.frombuffer(data, dtype).reshape(count, dimension)
-                yield Batch(np.arange(first + start, first + start + count), _no_sentences(count), vectors)
+                yield FileRows(np.arange(first + start, first + start + count), _no_sentences(count), vectors)
     except (OSError, ValueError) as error:
         raise UserError(f"{part.path}: truncated or damaged ({reason(error)})") from None
 

@@ -73,7 +73,7 @@ class Wanted(NamedTuple):
 UNSAID = Wanted()
 
 
-class Kept(NamedTuple):
+class RowFormat(NamedTuple):
     """What a table keeps of an embedding."""
 
     codes: str | None = PRODUCT  # of vectors in float32
@@ -140,7 +140,7 @@ class About(NamedTuple):
     found_in: int  # the number of rows from which cells were found; 0 without cells
     dimension: int
     model: ModelIdentity
-    kept: Kept
+    kept: RowFormat
     added: tuple[str, ...]  # fingerprints of the added embeddings
 
 
@@ -315,16 +315,16 @@ def check_options(on_disk: bool, refine: Any, nprobes: Any, **in_memory: bool) -
             raise UserError(f"{name}: is for an index in memory; one of LanceDB takes refine and nprobes")
 
 
-def read_kept(content: Mapping[str, Any], dimension: int, path: Folder) -> Kept:
+def read_kept(content: Mapping[str, Any], dimension: int, path: Folder) -> RowFormat:
     """What the index.json at `path` says is kept."""
     precision, ranges = identity.read_precision(content, dimension, path)
     codes = content.get("codes") if precision == "float32" else None
     if (precision == "float32") != (codes in CODES) or (precision == INT8) != (ranges is not None):
         raise UserError(identity.DAMAGED.format(path))
-    return Kept(codes, quantization_for(precision, dimension, ranges))
+    return RowFormat(codes, quantization_for(precision, dimension, ranges))
 
 
-def check_wanted(wanted: Wanted, similarity: str, has: Kept | None, folder: object) -> None:
+def check_wanted(wanted: Wanted, similarity: str, has: RowFormat | None, folder: object) -> None:
     """Checks what is asked of an index before its embeddings are read."""
     if has is not None:
         for prefix, asked, kept in (("", wanted.precision, has.precision), ("codes ", wanted.codes, has.codes)):
@@ -348,7 +348,7 @@ def check_wanted(wanted: Wanted, similarity: str, has: Kept | None, folder: obje
         raise UserError(f"codes {wanted.codes!r:.60}: {problem}; leave them out")
 
 
-def kept_for(wanted: Wanted, embeddings: Iterable[Float[np.ndarray, "_ D"]], dimension: int) -> Kept:
+def kept_for(wanted: Wanted, embeddings: Iterable[Float[np.ndarray, "_ D"]], dimension: int) -> RowFormat:
     """What a new index keeps.
 
     Args:
@@ -358,7 +358,7 @@ def kept_for(wanted: Wanted, embeddings: Iterable[Float[np.ndarray, "_ D"]], dim
     if precision == INT8 and ranges is None:
         ranges = _ranges(embeddings)
     codes = wanted.codes or PRODUCT if precision == "float32" else None
-    return Kept(codes, quantization_for(precision, dimension, ranges))
+    return RowFormat(codes, quantization_for(precision, dimension, ranges))
 
 
 def _ranges(embeddings: Iterable[Float[np.ndarray, "_ D"]]) -> Ranges:

@@ -19,7 +19,7 @@ from simcse_jax.host.progress import Progress
 from simcse_jax.host.storage import Folder, as_path, is_of_macos, is_remote, sha256, write_atomically
 from simcse_jax.host.version import __version__
 from simcse_jax.index import lance
-from simcse_jax.index.embedding_files import Batch, EmbeddingFiles
+from simcse_jax.index.embedding_files import EmbeddingFiles, FileRows
 from simcse_jax.index.folder import ABOUT, UNFINISHED
 from simcse_jax.index.identity import ModelIdentity, check_maker
 from simcse_jax.vectors.quantization import Clipped
@@ -104,7 +104,7 @@ class _Contents:
         self._about, self._first = f"{files.count} {files.first}", ""
         self._hashes = [hashlib.sha256() for _ in range(3)]
 
-    def read(self, batch: Batch) -> None:
+    def read(self, batch: FileRows) -> None:
         """Adds the next rows."""
         embeddings = np.ascontiguousarray(batch.embeddings, np.float32)
         if not self._first and len(embeddings):
@@ -159,7 +159,12 @@ def _write(folder: Folder, about: lance.About) -> None:
 
 
 def _added(
-    folder: Folder, files: EmbeddingFiles, shift: int, before: lance.About | None, kept: lance.Kept, contents: _Contents
+    folder: Folder,
+    files: EmbeddingFiles,
+    shift: int,
+    before: lance.About | None,
+    kept: lance.RowFormat,
+    contents: _Contents,
 ) -> "lancedb.table.Table":
     """The table with the embeddings added, all or none."""
     import pyarrow
@@ -193,7 +198,7 @@ def _batches(
     shift: int,
     bar: Progress,
     wrong: list[UserError],
-    kept: lance.Kept,
+    kept: lance.RowFormat,
     contents: _Contents,
 ) -> "Iterator[pyarrow.RecordBatch]":
     import pyarrow
@@ -215,7 +220,7 @@ def _batches(
 
 
 def _find_cells(
-    table: "lancedb.table.Table", before: lance.About | None, dimension: int, similarity: str, kept: lance.Kept
+    table: "lancedb.table.Table", before: lance.About | None, dimension: int, similarity: str, kept: lance.RowFormat
 ) -> int:
     """Makes cells and codes, or adds new rows to existing cells; returns the number of rows that gave the cells."""
     rows = table.count_rows()

@@ -66,15 +66,15 @@ def alike(layers: Sequence[nnx.Module], kinds: Sequence[Hashable]) -> list[range
       kinds: what else makes them differ.
     """
     described: list[Any] = []
-    found: list[range] = []
+    runs: list[range] = []
     for number, (layer, kind) in enumerate(zip(layers, kinds, strict=True)):
         graph, state = nnx.split(layer)
         described.append((graph, jax.tree.structure(state), [x.shape for x in jax.tree.leaves(state)], kind))
-        if number and described[-1] == described[-2] and all(layer is not layers[other] for other in found[-1]):
-            found[-1] = range(found[-1].start, number + 1)
+        if number and described[-1] == described[-2] and all(layer is not layers[other] for other in runs[-1]):
+            runs[-1] = range(runs[-1].start, number + 1)
         else:
-            found.append(range(number, number + 1))
-    return found
+            runs.append(range(number, number + 1))
+    return runs
 
 
 def in_a_loop(
@@ -95,12 +95,12 @@ def in_a_loop(
     graph, _ = nnx.split(layers[0])
     states = [nnx.split(layer)[1] for layer in layers]
 
-    def turn(hidden: Float[Array, "..."], own: Any) -> tuple[Float[Array, "..."], Float[Array, "..."]]:
-        number, state = own
+    def turn(hidden: Float[Array, "..."], numbered_state: Any) -> tuple[Float[Array, "..."], Float[Array, "..."]]:
+        number, state = numbered_state
         hidden = compute(number, nnx.merge(graph, whole(state)), hidden)
         return hidden, hidden
 
     policy = jax.checkpoint_policies.save_only_these_names(*kept)
     turn = jax.checkpoint(turn, policy=policy, prevent_cse=False)
-    stacked = jax.tree.map(lambda *each: jnp.stack(each), *states)
+    stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *states)
     return jax.lax.scan(turn, hidden, (jnp.arange(first, first + len(layers)), stacked))[1]

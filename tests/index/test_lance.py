@@ -14,7 +14,7 @@ from simcse_jax.index import folder as index_folder
 from simcse_jax.index import lance, lance_build
 from simcse_jax.index.embedding_files import EmbeddingFiles
 from simcse_jax.index.index import Index
-from simcse_jax.index.lance import CODES, UNSAID, Kept, LanceIndex, Wanted, kept_for
+from simcse_jax.index.lance import CODES, UNSAID, LanceIndex, RowFormat, Wanted, kept_for
 from simcse_jax.vectors.quantization import Clipped, quantize, ranges_of
 from simcse_jax.vectors.similarity import prepared, similarities
 
@@ -185,11 +185,11 @@ def test_options_of_the_other_kind_and_what_cannot_be_kept_are_refused():
         (Wanted(codes="flat"), None, "cosine", "codes 'flat': not one of product, int8, binary"),
         (Wanted("int8"), BINARY, "cosine", "ix: an index of binary, not of int8"),
         (Wanted("int8", RANGES * 2), INT8, "cosine", "ix: an index of other ranges"),
-        (Wanted(None, RANGES), Kept(), "cosine", "ix: an index of float32, which has no ranges"),
-        (Wanted(codes="binary"), Kept(), "cosine", "ix: an index of codes product, not of codes binary"),
+        (Wanted(None, RANGES), RowFormat(), "cosine", "ix: an index of float32, which has no ranges"),
+        (Wanted(codes="binary"), RowFormat(), "cosine", "ix: an index of codes product, not of codes binary"),
     ):
         raises(message, lance.check_wanted, wanted, similarity, has, "ix")
-    for has in (Kept("int8"), INT8, BINARY):
+    for has in (RowFormat("int8"), INT8, BINARY):
         lance.check_wanted(UNSAID, "cosine", has, "ix")
         lance.check_wanted(Wanted(has.precision, codes=has.codes), "cosine", has, "ix")
     lance.check_wanted(Wanted("int8", RANGES), "cosine", INT8, "ix")
@@ -199,7 +199,7 @@ def test_options_of_the_other_kind_and_what_cannot_be_kept_are_refused():
 def test_the_columns_have_what_sentence_transformers_defines_and_index_json_says():
     bits = quantize(UNIT, "ubinary")
     for kept, columns in (
-        (Kept(), {"vector": FEW}),
+        (RowFormat(), {"vector": FEW}),
         (INT8, {"code": quantize(UNIT, "int8", RANGES), "bits": bits}),
         (BINARY, {"bits": bits}),
     ):
@@ -210,7 +210,7 @@ def test_the_columns_have_what_sentence_transformers_defines_and_index_json_says
             assert kind.list_size == expected.shape[1]
             assert str(kind.value_type).replace("float", "float32") == expected.dtype.name
     np.testing.assert_array_equal(INT8.values(FEW.astype(np.float64), Clipped())[1], bits)
-    for kept in (*map(Kept, CODES), INT8, BINARY):
+    for kept in (*map(RowFormat, CODES), INT8, BINARY):
         content = json.loads(json.dumps(kept.content()))
         found = lance.read_kept(content, 12, Path("ix"))
         assert (found.precision, found.codes) == (kept.precision, kept.codes)

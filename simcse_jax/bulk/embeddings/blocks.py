@@ -23,8 +23,15 @@ from simcse_jax.bulk.embeddings.embeddings_folder import (
     is_made,
     missing,
 )
-from simcse_jax.bulk.embeddings.encoder import Encoder
-from simcse_jax.data.corpus.shared_folder import Plan, check_unchanged, claimed, read_sealed, write_sealed, written_to
+from simcse_jax.bulk.embeddings.encoder import RowEncoder
+from simcse_jax.data.corpus.shared_folder import (
+    FolderPlan,
+    check_unchanged,
+    claimed,
+    read_sealed,
+    write_sealed,
+    written_to,
+)
 from simcse_jax.data.sentences import SentenceFile
 from simcse_jax.errors import UserError
 from simcse_jax.host.hidden import RANGES
@@ -41,9 +48,9 @@ TOKENS = 1 << 17  # their tokens at most, if all are of maximum length: 0.5 GB f
 
 def make_block(
     folder: Folder,
-    plan: Plan,
+    plan: FolderPlan,
     block: Block,
-    encoder: Encoder,
+    encoder: RowEncoder,
     *,
     advance: Callable[[int], object] | None = None,
     patient: bool = False,
@@ -55,7 +62,9 @@ def make_block(
         return mine
 
 
-def _make(folder: Folder, plan: Plan, block: Block, encoder: Encoder, advance: Callable[[int], object] | None) -> None:
+def _make(
+    folder: Folder, plan: FolderPlan, block: Block, encoder: RowEncoder, advance: Callable[[int], object] | None
+) -> None:
     import pyarrow.parquet
 
     about = plan.key["sources"][block.source]
@@ -93,11 +102,11 @@ def _make(folder: Folder, plan: Plan, block: Block, encoder: Encoder, advance: C
             os.fsync(file.fileno())  # before the rename, which means that it is whole
 
 
-def quantization_of(folder: Folder, plan: Plan, encoder: Encoder) -> Quantization | None:
+def quantization_of(folder: Folder, plan: FolderPlan, encoder: RowEncoder) -> Quantization | None:
     """The folder's `.quantization.json`, which the first process that needs it writes; None if not quantized."""
     if plan.key["--output-dtype"] not in (*SCALAR, *PACKED):
         return None
-    path, mark = plan.own(folder, RANGES), fingerprint(plan)
+    path, mark = plan.file(folder, RANGES), fingerprint(plan)
     while (content := read_sealed(path)) is None:
         with claimed(folder / RANGES, patient=True) as mine:
             if mine and read_sealed(path) is None:
@@ -111,7 +120,7 @@ def quantization_of(folder: Folder, plan: Plan, encoder: Encoder) -> Quantizatio
     return Quantization.from_content(content, str(path))
 
 
-def _sentences(plan: Plan) -> Iterator[str]:
+def _sentences(plan: FolderPlan) -> Iterator[str]:
     """The sentences of all sources, in order."""
     sources = plan.key["sources"]
     return itertools.chain.from_iterable(SentenceFile(source["name"], source["column"]).read() for source in sources)
@@ -147,7 +156,11 @@ def tokens_table(schema: Any, texts: Sequence[str], first_row: int, embeddings: 
 
 
 def write_tokens(
-    writer: Any, encoder: Encoder, sentences: Iterator[str], first_row: int, advance: Callable[[int], object] | None
+    writer: Any,
+    encoder: RowEncoder,
+    sentences: Iterator[str],
+    first_row: int,
+    advance: Callable[[int], object] | None,
 ) -> tuple[int, int]:
     """Encodes the tokens of sentences and writes their rows, `TOKEN_ROWS` at a time, or fewer if long; counts both.
 
@@ -164,7 +177,7 @@ def write_tokens(
     return done, cut
 
 
-def encode_here(folder: Folder, plan: Plan, encoder: Encoder) -> Manifest | None:
+def encode_here(folder: Folder, plan: FolderPlan, encoder: RowEncoder) -> Manifest | None:
     """Makes the missing blocks that no other process is making, along with any number of other processes.
 
     Returns:

@@ -21,8 +21,8 @@ from simcse_jax.bulk.embeddings.embeddings_folder import (
     missing,
     uncounted,
 )
-from simcse_jax.bulk.embeddings.encoder import Encoder, Options
-from simcse_jax.data.corpus.shared_folder import Plan, read_sealed
+from simcse_jax.bulk.embeddings.encoder import EncodingOptions, RowEncoder
+from simcse_jax.data.corpus.shared_folder import FolderPlan, read_sealed
 from simcse_jax.errors import UserError, reason, require, why
 from simcse_jax.host.progress import Clock, Progress, write
 from simcse_jax.host.storage import Folder, as_path
@@ -48,15 +48,15 @@ class Job(NamedTuple):
 
     place: str  # the command's working directory, for relative names
     folder: str
-    plan: Plan
-    options: Options
+    plan: FolderPlan
+    options: EncodingOptions
 
     def arrive(self) -> Folder:
         """The folder of the embeddings on this host; refuses a different folder of that name."""
         with contextlib.suppress(OSError):  # not needed without relative names
             os.chdir(self.place)
         folder = as_path(self.folder)
-        before = read_sealed(self.plan.own(folder))
+        before = read_sealed(self.plan.file(folder))
         if before is None or before["key"] != self.plan.key or before["stamps"] != self.plan.stamps:
             raise UserError(f"--output {folder}: is a different folder here; name one that all hosts see")
         return folder
@@ -106,7 +106,9 @@ def _check_reached(address: str) -> None:
         raise UserError(f"--address {address}: cannot be reached: {why(error)}") from None
 
 
-def encode_on_ray(folder: Folder, plan: Plan, options: Options, hosts: int | None = None) -> Manifest | None:
+def encode_on_ray(
+    folder: Folder, plan: FolderPlan, options: EncodingOptions, hosts: int | None = None
+) -> Manifest | None:
     """Makes the missing blocks on the connected cluster; the block of a lost actor is made again.
 
     An actor reads, encodes and writes a block by itself, so no rows pass through Ray, and no other task needs a
@@ -239,7 +241,7 @@ class BlockEncoder:
         kind, chosen = self._share.kind, os.environ.get("JAX_PLATFORMS")
         if kind in ACCELERATORS and not chosen and jax.default_backend() == "cpu":  # JAX's warning is not seen here
             raise UserError(f'--engine ray: JAX sees no {kind} here; run: pip install "jax[{NEEDED[kind]}]"')
-        self._encoder = Encoder(self._job.options)
+        self._encoder = RowEncoder(self._job.options)
         for option, value in self._encoder.about().items():
             if value != self._job.plan.key[option]:
                 raise UserError(f"{option} {self._job.options.model}: differs here")

@@ -28,7 +28,7 @@ from simcse_jax.vectors.quantization import Quantization
 AT_ONCE = 1 << 15  # sentences encoded together
 
 
-class Corpus(NamedTuple):
+class MinedCorpus(NamedTuple):
     """N rows, and how to search them."""
 
     search: Callable[[np.ndarray, int], list[list[Result]]]  # from (Q, D) embeddings and a number to the nearest rows
@@ -46,7 +46,7 @@ class Corpus(NamedTuple):
         return iter([np.arange(self.rows) if self.numbers is None else self.numbers])
 
 
-def open_corpus(name: str, model: SimCSE, column: str | None, options: SearchOptions) -> Corpus:
+def open_corpus(name: str, model: SimCSE, column: str | None, options: SearchOptions) -> MinedCorpus:
     """Opens an index, or builds one in memory.
 
     Args:
@@ -86,7 +86,7 @@ def open_corpus(name: str, model: SimCSE, column: str | None, options: SearchOpt
         return results
 
     named = index.numbers if isinstance(index, LanceIndex) else None
-    return Corpus(search, len(index), has_text, numbers, mark, index.quantization, named)
+    return MinedCorpus(search, len(index), has_text, numbers, mark, index.quantization, named)
 
 
 def _refuse_column(name: str, column: str | None) -> None:

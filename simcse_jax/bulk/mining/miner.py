@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float, Float32
 
-from simcse_jax.bulk.mining.corpus import Corpus
+from simcse_jax.bulk.mining.corpus import MinedCorpus
 from simcse_jax.bulk.mining.judge import Judge
 from simcse_jax.bulk.mining.pairs import Pair, Positives, text_hash
 from simcse_jax.bulk.mining.selection import Choice, select
@@ -29,7 +29,7 @@ class Candidates(NamedTuple):
 class Miner:
     """Finds hard negatives for blocks of pairs."""
 
-    def __init__(self, model: SimCSE, corpus: Corpus, positives: Positives, choice: Choice, judge: Judge | None):
+    def __init__(self, model: SimCSE, corpus: MinedCorpus, positives: Positives, choice: Choice, judge: Judge | None):
         """Takes what is needed.
 
         Args:
@@ -132,7 +132,7 @@ class Miner:
         return [(pair_scores[:-1], float(pair_scores[-1])) for pair_scores in scores]
 
 
-def check_corpus(corpus: Corpus, has_rows: bool, judged: bool, choice: Choice, name: str) -> None:
+def check_corpus(corpus: MinedCorpus, has_rows: bool, judged: bool, choice: Choice, name: str) -> None:
     """Refuses a corpus in which positives cannot be told from negatives, or that has too few rows."""
     if not corpus.has_text and judged:
         raise UserError(f"--judge: reads the texts of candidates, and {name} has none")
@@ -145,7 +145,7 @@ def check_corpus(corpus: Corpus, has_rows: bool, judged: bool, choice: Choice, n
         raise UserError(f"--range-min {choice.range_min}: {name} has only {corpus.rows:,} rows")
 
 
-def check_rows(corpus: Corpus, positives: Positives, name: str) -> None:
+def check_rows(corpus: MinedCorpus, positives: Positives, name: str) -> None:
     """Refuses pairs that name rows the corpus lacks, since their positives could become negatives."""
     named = positives.named()
     present = np.zeros(len(named), bool)

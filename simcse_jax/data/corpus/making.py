@@ -23,7 +23,7 @@ from simcse_jax.data.corpus.manifest import (
 )
 from simcse_jax.data.corpus.plan import most_columns
 from simcse_jax.data.corpus.shards import TEXT, ShardWriter
-from simcse_jax.data.corpus.shared_folder import Plan
+from simcse_jax.data.corpus.shared_folder import FolderPlan
 from simcse_jax.data.corpus.source_rows import Change, Item, Items, make_change
 from simcse_jax.errors import UserError
 from simcse_jax.host import progress
@@ -33,7 +33,7 @@ from simcse_jax.huggingface.tokenizer import CHUNK, Tokenizer
 NO_TOKENS = np.empty(0, np.int32)  # of a missing hard negative
 
 
-def make(folder: Folder, plan: Plan, tokenizer: Tokenizer) -> Manifest | None:
+def make(folder: Folder, plan: FolderPlan, tokenizer: Tokenizer) -> Manifest | None:
     """Makes the shards that are missing or truncated and that no other process is making, after `plan.enter`.
 
     Returns:
@@ -56,7 +56,7 @@ def make(folder: Folder, plan: Plan, tokenizer: Tokenizer) -> Manifest | None:
 class _Maker:
     """Goes through all sources and makes the missing shards."""
 
-    def __init__(self, folder: Folder, plan: Plan, tokenizer: Tokenizer, listed: Manifest | None):
+    def __init__(self, folder: Folder, plan: FolderPlan, tokenizer: Tokenizer, listed: Manifest | None):
         self._listed = {} if listed is None else {shard.file: shard for shard in listed.shards}
         self._folder, self._plan, self._key, self._tokenizer = folder, plan, plan.key, tokenizer
         self._change: Change | None = make_change(plan.key["augment"], plan.key["seed"])
@@ -181,7 +181,7 @@ def shard_of(facts: Mapping[str, Any]) -> Shard:
     return Shard(**{name: facts[name] for name in Shard._fields})
 
 
-def _finish(folder: Folder, plan: Plan) -> Manifest | None:
+def _finish(folder: Folder, plan: FolderPlan) -> Manifest | None:
     """Writes the manifest of all shards."""
     with shared_folder.claimed(folder / NAME, patient=True) as mine:
         if not mine:
@@ -193,7 +193,7 @@ def _finish(folder: Folder, plan: Plan) -> Manifest | None:
     return read_manifest(folder)
 
 
-def _manifest(folder: Folder, plan: Plan) -> Manifest:
+def _manifest(folder: Folder, plan: FolderPlan) -> Manifest:
     columns = most_columns(plan)
     shards: list[Shard] = []
     sources = []

@@ -34,7 +34,7 @@ _system.syscall.argtypes = [*[ctypes.c_long] * 2, ctypes.c_void_p, ctypes.c_size
 _system.madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
 
 
-class Part(NamedTuple):
+class FileRange(NamedTuple):
     """A part of a file, in bytes; both numbers are multiples of the page's size."""
 
     path: Path
@@ -45,7 +45,7 @@ class Part(NamedTuple):
 class Mapped:
     """The bytes of all parts, one after another."""
 
-    def __init__(self, mapped: Sequence[Part]):
+    def __init__(self, mapped: Sequence[FileRange]):
         """Maps the parts. The files must be long enough: a read beyond a file's end kills the process."""
         total = max(sum(part.size for part in mapped), PAGE)
         self._base = _map(None, total, 0, mmap.MAP_PRIVATE | MAP_ANONYMOUS, -1, 0, "a corpus")

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from simcse_jax.data.corpus import shared_folder
 from simcse_jax.data.corpus.shards import MOST_TOKENS, token_type
-from simcse_jax.data.corpus.shared_folder import Plan, hash_file, stamp_of
+from simcse_jax.data.corpus.shared_folder import FolderPlan, hash_file, stamp_of
 from simcse_jax.data.corpus.source_rows import check_usable
 from simcse_jax.data.documents import REACH
 from simcse_jax.data.examples import open_source, prefix_of
@@ -38,7 +38,7 @@ def make_plan(
     seed: int = 42,
     keep_text: bool = False,
     shard_rows: int | None = None,
-) -> Plan:
+) -> FolderPlan:
     """Examines all sources, reading only their first rows; with lists of hard negatives, all rows, to find the longest.
 
     Args:
@@ -76,7 +76,9 @@ def make_plan(
     }
     if not isinstance(max_length, int):
         key["lengths"] = list(lengths)
-    return Plan(json.loads(json.dumps(key)), {name: sample.written for name, sample in zip(names, looked, strict=True)})
+    return FolderPlan(
+        json.loads(json.dumps(key)), {name: sample.written for name, sample in zip(names, looked, strict=True)}
+    )
 
 
 def _rows_of_a_shard(asked: int | None, tokens: int) -> int:
@@ -131,12 +133,12 @@ def _identified(augment: Mapping[str, Any]) -> dict[str, Any]:
     return {**augment, **({"lexicon_sha256": hash_file(local_path(lexicon))} if lexicon else {})}
 
 
-def most_columns(plan: Plan) -> int:
+def most_columns(plan: FolderPlan) -> int:
     """The maximum number of columns of a source, including generated ones."""
     return max(source["columns"] for source in plan.key["sources"])
 
 
-def enter(folder: Folder, plan: Plan) -> None:
+def enter(folder: Folder, plan: FolderPlan) -> None:
     """Writes the plan into a new corpus's folder, or checks that an existing folder is for the same corpus."""
     shared_folder.enter(folder, plan, "another corpus's", lambda: check_usable(plan.key))
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from simcse_jax.data.corpus.manifest import REPAIR, Shard, check_sizes, joined, read_manifest
-from simcse_jax.data.corpus.mapped_files import Mapped, Part
+from simcse_jax.data.corpus.mapped_files import FileRange, Mapped
 from simcse_jax.data.corpus.shards import BEGIN, ENTRY, NEGATIVES, checksums, label_terms, text_checksum, weights
 from simcse_jax.data.corpus.shared_folder import size_of
 from simcse_jax.data.tokens import padded_length
@@ -46,9 +46,9 @@ class Prepared:
         shards, width = self.manifest.shards, self.manifest.token_bytes
         places = [shard.parts(width, self.manifest.labels) for shard in shards]
         paired = list(zip(self._paths, places, strict=True))
-        self._tokens = Mapped([Part(file, parts.tokens, parts.entries - parts.tokens) for file, parts in paired])
-        self._index = Mapped([Part(file, parts.entries, parts.labels - parts.entries) for file, parts in paired])
-        self._labels = Mapped([Part(file, parts.labels, parts.origins - parts.labels) for file, parts in paired])
+        self._tokens = Mapped([FileRange(file, parts.tokens, parts.entries - parts.tokens) for file, parts in paired])
+        self._index = Mapped([FileRange(file, parts.entries, parts.labels - parts.entries) for file, parts in paired])
+        self._labels = Mapped([FileRange(file, parts.labels, parts.origins - parts.labels) for file, parts in paired])
         self._ids = self._tokens.array(np.dtype(f"<u{width}"))
         self._entries = self._index.array(np.dtype("<u4")).reshape(-1, 2)
         self._label = self._labels.array(np.dtype("i1"))

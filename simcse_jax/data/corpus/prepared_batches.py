@@ -9,12 +9,12 @@ from statistics import NormalDist
 import numpy as np
 
 from simcse_jax.data.batches import WORTH_LEAVING_OUT
-from simcse_jax.data.corpora import AnyBatches, Part, Programs
+from simcse_jax.data.corpora import AnyBatches, MixedCorpus, Programs
 from simcse_jax.data.corpus.prepared import Prepared, Sentences, texts
 from simcse_jax.data.draws import ORDER, SUBSET, permutation
 from simcse_jax.data.equal_texts import numbered
 from simcse_jax.data.mixture import Mixture
-from simcse_jax.data.no_duplicates import hashed, kept_apart, left_together
+from simcse_jax.data.no_duplicates import hashed, remaining_duplicates, separate_duplicates
 from simcse_jax.data.pairing import Pairing
 from simcse_jax.data.tokens import Prompts
 
@@ -25,7 +25,7 @@ EPOCHS = 2  # whose whole order is cached, where rows are kept apart: the last o
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class PreparedCorpus(Part):
+class PreparedCorpus(MixedCorpus):
     """The rows that a run trains on."""
 
     prepared: Prepared
@@ -141,7 +141,7 @@ class PreparedBatches(AnyBatches):
         if self._corpus.apart is None:
             return []
         with self._alone:
-            return left_together(self._apart(0), self._corpus.apart, self.batch_size)
+            return remaining_duplicates(self._apart(0), self._corpus.apart, self.batch_size)
 
     def _read(self, step: int, first: int, last: int) -> dict[str, np.ndarray]:
         with self._alone:
@@ -204,7 +204,7 @@ class PreparedBatches(AnyBatches):
         """(N,) the rows of a whole epoch."""
         assert self._corpus.apart is not None
         order = self._rows_at(epoch, np.arange(self._corpus.num_rows))
-        return kept_apart(order, self._corpus.apart, self.batch_size, self._seed, epoch)
+        return separate_duplicates(order, self._corpus.apart, self.batch_size, self._seed, epoch)
 
     def _rows_at(self, epoch: int, positions: np.ndarray) -> np.ndarray:
         if self._corpus.mixture is not None:

@@ -28,7 +28,7 @@ from simcse_jax.evaluation.analysis.tokens import (
 )
 from simcse_jax.host.progress import Progress
 
-Pair = tuple[str, str]  # the labels of a model and of the one that it was trained from
+ModelPair = tuple[str, str]  # the labels of a model and of the one that it was trained from
 
 
 class Measurement(NamedTuple):
@@ -167,7 +167,7 @@ def unit_embeddings(states: np.ndarray, units: Units) -> np.ndarray:
 
 def collect(
     models: Mapping[str, str],
-    pairs: Sequence[Pair],
+    pairs: Sequence[ModelPair],
     surveys: Mapping[str, Survey],
     measurements: Mapping[str, Measurement],
     *,
@@ -201,7 +201,7 @@ def _size(survey: Survey) -> dict[str, int]:
     return {"tokens": int(survey.units.sum()), "types": len(survey.names), "samples": len(survey.sample)}
 
 
-def _changes(changes: Mapping[Pair, Sequence[TokenChange]]) -> dict[str, Any]:
+def _changes(changes: Mapping[ModelPair, Sequence[TokenChange]]) -> dict[str, Any]:
     """The tokens of each pair, and the correlation of every two pairs."""
     pairs = []
     for (model, base), tokens in changes.items():
