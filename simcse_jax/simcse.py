@@ -182,7 +182,7 @@ class SimCSE:
 
     @property
     def max_seq_length(self) -> int:
-        """Not ours; without this, setting it would have no effect."""
+        """sentence-transformers' name for `max_length`, refused here: setting it would have no effect."""
         raise AttributeError("SimCSE has no attribute max_seq_length; it is called max_length, and can be set")
 
     @property

@@ -22,7 +22,7 @@ from numpy.typing import ArrayLike
 from simcse_jax.encoding.arguments import EncodeOptions, names_ours, with_prompt_of
 from simcse_jax.errors import UserError, nearest, reason, require
 from simcse_jax.evaluation import sts
-from simcse_jax.evaluation.evaluator import Embed, encode_once, titled
+from simcse_jax.evaluation.evaluator import Embed, encode_once, with_titles
 from simcse_jax.host.storage import sha256
 from simcse_jax.huggingface.public_names import is_hub_id, public_value
 from simcse_jax.huggingface.sentence_transformers import DOCUMENT_PROMPTS
@@ -162,12 +162,12 @@ def _meta(model: SimCSE, options: EncodeOptions) -> "ModelMeta":
 def _tasks_of(data_sets: Sequence[str]) -> set[str]:
     """Data sets of the hub by the names of mteb's tasks that are made of them; others keep their names."""
     named: dict[str, set[str]] = {name: set() for name in data_sets}
-    for kind in _kinds():
+    for kind in _task_classes():
         named.get(kind.metadata.dataset["path"], set()).add(kind.metadata.name)
     return {name for data_set, tasks in named.items() for name in tasks or {data_set}}
 
 
-def _kinds() -> list[Any]:
+def _task_classes() -> list[Any]:
     """The classes of mteb's tasks."""
     import mteb
     import mteb.tasks
@@ -187,7 +187,7 @@ class Configured(Protocol):
 
     @property
     def options(self) -> EncodeOptions:
-        """In place of its own."""
+        """The options that replace those of a call."""
         ...
 
 
@@ -211,8 +211,8 @@ class Benchmarks:
         encoder = MtebEncoder(embed.model, **embed.options)
         chosen = {"batch_size": embed.model.batch_size, "show_progress_bar": True}
         results: dict[str, Any] = {}
-        for name, task in titled(self.tasks):
-            with _draws_kept(task), _in_a_line(name):
+        for name, task in with_titles(self.tasks):
+            with _restored_randomness(task), _failures_in_a_line(name):
                 evaluated = mteb.evaluate(
                     encoder, task, co2_tracker=False, cache=None, encode_kwargs={**chosen}, show_progress_bar=False
                 )
@@ -272,7 +272,7 @@ def _task(name: str) -> Any:
     try:
         task = mteb.get_task(name)
     except KeyError:
-        closest = nearest(name, [kind.metadata.name for kind in _kinds()])
+        closest = nearest(name, [kind.metadata.name for kind in _task_classes()])
         raise UserError(f"--tasks: mteb has no task {name!r}; the nearest one is mteb:{closest}") from None
     if modalities := sorted(set(task.modalities) - {"text"}):
         raise UserError(f"mteb:{name}: a task of {', '.join(modalities)}; these models take text alone")
@@ -285,7 +285,7 @@ def _parts(task: Any) -> list[Any]:
 
 
 @contextlib.contextmanager
-def _draws_kept(task: Any) -> Iterator[None]:
+def _restored_randomness(task: Any) -> Iterator[None]:
     """Sets a task's random numbers back after the block, so that each model has the same ones."""
     before = [(part, copy.deepcopy((part.rng_state, part.np_rng))) for part in _parts(task)]
     try:
@@ -296,7 +296,7 @@ def _draws_kept(task: Any) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _in_a_line(name: str) -> Iterator[None]:
+def _failures_in_a_line(name: str) -> Iterator[None]:
     """Reports in a line what mteb's own code could not do, such as score a task's data; the model's errors stay."""
     try:
         yield

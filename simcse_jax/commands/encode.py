@@ -83,9 +83,9 @@ def given_ranges(args: argparse.Namespace) -> "Ranges | None":
     if args.calibration is None:
         return None
     from simcse_jax.index.embedding_files import EmbeddingFiles
-    from simcse_jax.vectors.quantization import merged, ranges_of
+    from simcse_jax.vectors.quantization import merge_ranges, ranges_of
 
-    return merged(ranges_of(batch.embeddings) for batch in EmbeddingFiles(args.calibration).batches())
+    return merge_ranges(ranges_of(batch.embeddings) for batch in EmbeddingFiles(args.calibration).batches())
 
 
 def encode_into_folder(args: argparse.Namespace) -> None:

@@ -1,4 +1,4 @@
-"""What training asks of its data: one interface for corpora in memory, prepared ones, and several with own batches."""
+"""The interface of training data for corpora in memory, prepared ones, and several with batches of their own."""
 
 import abc
 from collections.abc import Callable
@@ -115,7 +115,7 @@ class AnyCorpus(abc.ABC):
 
     @property
     def prompts(self) -> tuple[Prompts, ...]:
-        """Those of each source; () without any."""
+        """The prompts of each source; () without any."""
         prompts = tuple(item for part in self.parts for item in part.prompts or (NO_PROMPTS,))
         return prompts if any(part.prompts for part in self.parts) else ()
 

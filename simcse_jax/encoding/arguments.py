@@ -115,7 +115,7 @@ def names_ours(method: Callable[P, R]) -> Callable[P, R]:
 
 
 def _names(method: Callable[..., Any]) -> list[str]:
-    """The names of a method's arguments, with those of the dictionary that its other arguments are."""
+    """The names of a method's arguments, with the keys of the `TypedDict` that its `**options` are."""
     names: list[str] = []
     for name, parameter in inspect.signature(method).parameters.items():
         if parameter.kind is inspect.Parameter.VAR_KEYWORD:
@@ -155,7 +155,7 @@ def check_path(name: Any, kind: str) -> None:
 
 
 def check_truncation(size: int | None, dimension: int, name: str = "truncate_dim") -> None:
-    """Refuses a `truncate_dim`, or what else has the name, that is not a possible number of elements."""
+    """Refuses a `truncate_dim`, or the argument `name`, that is not a possible number of elements."""
     if size is None:
         return
     if not is_whole(size, 1, dimension):

@@ -81,7 +81,7 @@ class BatchEncoder:
         return to_unit(embeddings) if self._embedder.normalize else embeddings
 
     def shapes(self) -> list[Shape]:
-        """Those of every batch that there can be: each is a program."""
+        """The shapes of all possible batches; each is a program."""
         return [*dict.fromkeys(shape for length in self._lengths for shape in self._shapes[length])]
 
     def warm(self, shape: Shape) -> None:

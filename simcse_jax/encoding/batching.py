@@ -137,7 +137,7 @@ class Batching:
         return self.sharding is None or self.sharding.is_fully_addressable
 
     def shape_without_padding(self, length: int, room: int) -> Shape:
-        """Of a batch of sentences of up to `length` tokens, of `room` tokens together where so many rows have them."""
+        """The shape of a packed batch of sentences of up to `length` tokens, at most `room` tokens together."""
         rows = min(SPARE * room // length, self.batch_size)
         return Shape(rows, length, min(room, rows * length))
 
@@ -264,7 +264,7 @@ def _padded(parts: Iterable[list[Sentence]], lengths: Sequence[int], batching: B
 
 
 def cheapest_batches(sentences: Sequence[Text], batching: Batching) -> list[Batch]:
-    """Of few sentences, those batches, with padding or without, that take least with the programs that they need."""
+    """Batches of few sentences, padded or packed, whichever cost least together with the programs that they need."""
     tokenized = [sentence for part in _tokenized(sentences, batching) for sentence in part]
     tokenized.sort(key=lambda sentence: -len(sentence.ids))
     plans = [list(_padded([tokenized], padded_lengths(len(tokenized), batching), batching))]

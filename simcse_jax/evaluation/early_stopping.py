@@ -53,7 +53,7 @@ class ClassifierTraining(NamedTuple):
 
     @property
     def rounds(self) -> int:
-        """How many there are at most."""
+        """The maximum number of rounds."""
         return MOST_EPOCHS // self.epochs + 1
 
 
@@ -154,7 +154,7 @@ class _Carry(NamedTuple):
     stopped: jax.Array  # (C,) bool
 
     def after(self, params: dict[str, jax.Array], optimizer: Any, hits: jax.Array, tenacity: int) -> "_Carry":
-        """After a round that ended with these parameters and so many hits (C,) on held-out rows."""
+        """The state after a round that ended with these parameters and so many hits (C,) on held-out rows."""
         better = (hits > self.best) & ~self.stopped
         failed = ~better & ~self.stopped
         chosen = jnp.repeat(better, len(params["biases"]) // len(hits))

@@ -154,7 +154,7 @@ def cosines(panels: Panels, title: str) -> Pictures:
 
 
 def alone(name: str, geometry: Geometry, title: str) -> Pictures:
-    """One model: its alignment among the distances of the gold groups, its uniformity between its two bounds.
+    """A picture of one model: its alignment among the distances of the gold groups, its uniformity between two bounds.
 
     The mean squared distance of a group of normalized pairs is 2 − 2 × their mean cosine, on the scale of alignment.
     """
@@ -226,7 +226,7 @@ def _wrapped(text: str, width: int) -> list[str]:
 
 def part(facts: Mapping[str, Any], drawn: Mapping[str, Pictures]) -> str:
     """The part of the report with the pictures, and the models' numbers."""
-    sections = [page.described(name, drawn, wide=name == "cosines") for name in page.TEXTS if name in drawn]
+    sections = [page.picture_section(name, drawn, wide=name == "cosines") for name in page.TEXTS if name in drawn]
     if by_model := facts.get("models"):
         rows = [
             [label, f"{model['alignment']:.3f}", f"{model['uniformity']:.3f}", f"{model['spearman']:.2f}"]
@@ -239,7 +239,7 @@ def part(facts: Mapping[str, Any], drawn: Mapping[str, Pictures]) -> str:
 
 
 class Place(NamedTuple):
-    """Where a run is at a step."""
+    """The place of a run at a step."""
 
     step: int
     alignment: float
@@ -252,7 +252,7 @@ class Place(NamedTuple):
 
 
 def mean_of(seeds: Sequence[Mapping[int, Mapping[str, float]]]) -> list[Place]:
-    """Where runs that differ in their seed are on average, at the steps that all of them recorded.
+    """The mean place of runs that differ in their seed, at the steps that all of them recorded.
 
     Args:
       seeds: of each run, `alignment` and `uniformity` by step.

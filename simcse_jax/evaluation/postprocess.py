@@ -91,7 +91,7 @@ def sentences_of(task: Scored) -> list[str]:
     return [sentence for part in parts for side in (part.first, part.second) for sentence in side]
 
 
-def applied(embed: Encode, postprocess: Postprocess | None, seed: int = 0) -> Encode:
+def transformed(embed: Encode, postprocess: Postprocess | None, seed: int = 0) -> Encode:
     """The model with the post-processing after it, as evaluators take it.
 
     On a source it is fit once, here; on the target it is fit for each task separately.

@@ -27,7 +27,7 @@ from jaxtyping import Array, Float, Float32, Float64, Int, Key
 
 from simcse_jax.errors import UserError
 from simcse_jax.evaluation import sts
-from simcse_jax.evaluation.evaluator import Embed, Encode, by_task, encode_once, titled
+from simcse_jax.evaluation.evaluator import Embed, Encode, by_task, encode_once, with_titles
 from simcse_jax.host.storage import local_path
 
 BINS = 5
@@ -66,7 +66,7 @@ def evaluate(encode: Encode, tasks: dict[str, dict[str, sts.Pairs]]) -> dict[str
       pairs, the mean squared error in points of the score.
     """
     results = {}
-    for task, splits in titled(tasks):
+    for task, splits in with_titles(tasks):
         sides = iter(encode_once(encode, (side for pairs in splits.values() for side in pairs[:2])))
         inputs = {split: features(next(sides), next(sides)) for split in splits}
         gold = {split: pairs.gold for split, pairs in splits.items()}

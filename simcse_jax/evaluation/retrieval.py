@@ -19,7 +19,7 @@ from simcse_jax.devices.mesh import data_mesh
 from simcse_jax.errors import UserError
 from simcse_jax.evaluation import beir, ranking, sts
 from simcse_jax.evaluation.beir import Collection
-from simcse_jax.evaluation.evaluator import Embed, Encode, Retriever, encode_once, titled
+from simcse_jax.evaluation.evaluator import Embed, Encode, Retriever, encode_once, with_titles
 from simcse_jax.evaluation.significance import paired_p
 from simcse_jax.host.progress import doing
 from simcse_jax.host.storage import local_path
@@ -145,7 +145,7 @@ class Retrieval:
     def __call__(self, embed: Embed) -> dict[str, Any]:
         """The numbers of one model."""
         model, results = sides(embed, self.prompts), {}
-        for task, collection in titled(self.tasks):
+        for task, collection in with_titles(self.tasks):
             scores = score(model, collection, self.measures, self.storage, self.devices)
             result: dict[str, Any] = {name: round(BEST * float(values.mean()), 4) for name, values in scores.items()}
             result |= {"queries": len(collection.first), "documents": len(collection.second)}

@@ -108,7 +108,7 @@ def _places(count: int) -> list[int]:
 
 
 def _legend(figure: "Figure", names: Iterable[str]) -> None:
-    """Of all panels together, each name once, in this order."""
+    """A legend for all panels together, with each name once, in this order."""
     handles: dict[str, Any] = {}
     for axes in figure.axes:
         handles |= dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True))

@@ -196,7 +196,7 @@ def spearman(similarity: Float[np.ndarray, " P"], gold: Float[np.ndarray, " P"])
 
 
 def _ranks(values: Float[np.ndarray, " P"]) -> Float64[np.ndarray, " P"]:
-    """From 1; equal values have the mean of theirs."""
+    """Ranks from 1; equal values share the mean of their ranks."""
     _, which, counts = np.unique(values, return_inverse=True, return_counts=True)
     return (np.cumsum(counts) - (counts - 1) / 2)[which]
 

@@ -33,7 +33,7 @@ from jaxtyping import Bool, Float, Int, Int64, Shaped
 
 from simcse_jax.errors import UserError
 from simcse_jax.evaluation import early_stopping, logistic, sts
-from simcse_jax.evaluation.evaluator import Embed, Encode, by_task, encode_once, titled
+from simcse_jax.evaluation.evaluator import Embed, Encode, by_task, encode_once, with_titles
 from simcse_jax.evaluation.transfer_files import FOLDS, Task
 from simcse_jax.host.progress import Progress
 from simcse_jax.tasks import GRIDS, PROTOCOLS, TRANSFER
@@ -226,7 +226,7 @@ def evaluate(encode: Encode, tasks: dict[str, Task], *, protocol: str = "sklearn
       folds. `examples` are those that were scored; the folds are the results of `score`.
     """
     results = {}
-    for name, task in titled(tasks):
+    for name, task in with_titles(tasks):
         folds = make_folds(task, fold_count(protocol))
         scored = score(features(encode, task), task.labels, folds, protocol, task.classes)
         shown = [{key: value for key, value in fold.items() if key != "f1" or name == "MRPC"} for fold in scored]

@@ -184,7 +184,7 @@ class StoredLock:
         self._thread.start()
 
     def check(self) -> None:
-        """Looks whether the lock is still this job's.
+        """Checks that the lock is still this job's.
 
         Raises:
           UserError: when another job has taken it over.

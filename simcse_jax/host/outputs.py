@@ -229,7 +229,7 @@ def _check_replaced(path: Path, where: str) -> None:
 
 
 def _is_writable(path: Path) -> bool:
-    """Whether its mode lets this process write to it, with the rights that it has now."""
+    """Whether this process may write to the file, by its mode."""
     return os.access(path, os.W_OK, effective_ids=os.access in os.supports_effective_ids)
 
 
@@ -243,7 +243,7 @@ def _check_folder(folder: Path, where: str) -> None:
 
 
 def _local(inputs: Inputs | None) -> list[tuple[str, Path]]:
-    """The inputs with a path, which need not exist: a model of the hub has one too, where nothing lies."""
+    """The inputs that have a path, which need not exist: a hub model's name is also one."""
     names = {option: split_step(str(name)).name for option, name in (inputs or {}).items() if name}
     return [(option, _place(name)) for option, name in names.items() if not is_remote(name)]
 

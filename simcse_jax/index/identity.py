@@ -1,4 +1,4 @@
-"""What embeddings depend on, which must be equal within an index and for its queries; and its form in index.json."""
+"""What embeddings depend on: it must be equal within an index and for its queries. Its form in index.json."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -43,7 +43,7 @@ def precision_content(precision: str, ranges: Ranges | None) -> dict[str, Any]:
 
 
 def read_precision(content: Mapping[str, Any], dimension: int, path: Folder) -> tuple[str, Ranges | None]:
-    """Reads `precision_content` back from the index.json at `path`; refuses what is not as it was written."""
+    """Reads `precision_content` back from the index.json at `path`; refuses damaged fields."""
     if content.get("format") != FORMAT:
         raise other_format(path, content, "build the index again")
     precision, ranges, damaged = content.get("precision"), content.get("ranges"), DAMAGED.format(path)

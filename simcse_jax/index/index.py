@@ -34,7 +34,7 @@ from simcse_jax.vectors.quantization import (
     Ranges,
     check_calibration,
     checked_ranges,
-    merged,
+    merge_ranges,
     ranges_of,
 )
 from simcse_jax.vectors.similarity import aligned, check_similarity, compared, empty, prepared
@@ -263,7 +263,7 @@ class Index:
         if self.precision != "float32":
             return self.quantization
         if storage == "int8" and (self.ranges is None or len(self) >= 2 * self.ranged):  # few rows' do not suit many
-            self.ranges = merged(ranges_of(rows) for rows in self.embeddings())
+            self.ranges = merge_ranges(ranges_of(rows) for rows in self.embeddings())
             self.ranged, self._placed, self._faiss = len(self), None, {}
         return quantization_for(storage, self.dimension, self.ranges)
 

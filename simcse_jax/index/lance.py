@@ -41,7 +41,7 @@ from simcse_jax.vectors.quantization import (
     Quantization,
     Ranges,
     check_calibration,
-    merged,
+    merge_ranges,
     ranges_of,
     warn_of_few,
 )
@@ -70,7 +70,7 @@ class Wanted(NamedTuple):
     codes: str | None = None
 
 
-UNSAID = Wanted()
+DEFAULTS = Wanted()
 
 
 class RowFormat(NamedTuple):
@@ -270,7 +270,7 @@ def read_about(folder: Folder) -> About:
     whole = whole and isinstance(added, list) and all(isinstance(fingerprint, str) for fingerprint in added)
     if not whole or not numbers["rows"] or model.similarity not in DISTANCES:
         raise UserError(damaged)
-    kept = read_kept(content, model.dimension, path)
+    kept = read_format(content, model.dimension, path)
     if kept.quantization is not None and model.similarity != "cosine":
         raise UserError(damaged)
     return About(**numbers, dimension=model.dimension, model=model, kept=kept, added=tuple(added))
@@ -315,8 +315,8 @@ def check_options(on_disk: bool, refine: Any, nprobes: Any, **in_memory: bool) -
             raise UserError(f"{name}: is for an index in memory; one of LanceDB takes refine and nprobes")
 
 
-def read_kept(content: Mapping[str, Any], dimension: int, path: Folder) -> RowFormat:
-    """What the index.json at `path` says is kept."""
+def read_format(content: Mapping[str, Any], dimension: int, path: Folder) -> RowFormat:
+    """The format of rows, from the index.json at `path`."""
     precision, ranges = identity.read_precision(content, dimension, path)
     codes = content.get("codes") if precision == "float32" else None
     if (precision == "float32") != (codes in CODES) or (precision == INT8) != (ranges is not None):
@@ -348,8 +348,8 @@ def check_wanted(wanted: Wanted, similarity: str, has: RowFormat | None, folder:
         raise UserError(f"codes {wanted.codes!r:.60}: {problem}; leave them out")
 
 
-def kept_for(wanted: Wanted, embeddings: Iterable[Float[np.ndarray, "_ D"]], dimension: int) -> RowFormat:
-    """What a new index keeps.
+def format_for(wanted: Wanted, embeddings: Iterable[Float[np.ndarray, "_ D"]], dimension: int) -> RowFormat:
+    """The format of rows of a new index.
 
     Args:
       embeddings: of all rows, some at a time; the first `CALIBRATION` give int8's ranges if none are given.
@@ -371,4 +371,4 @@ def _ranges(embeddings: Iterable[Float[np.ndarray, "_ D"]]) -> Ranges:
             break
     check_calibration(count)
     warn_of_few(count, stacklevel=2)
-    return merged(parts)
+    return merge_ranges(parts)

@@ -57,7 +57,7 @@ def check_folder(name: str, embeddings: str) -> Folder:
 
 
 def build(
-    folder: Folder, files: EmbeddingFiles, model: ModelIdentity, wanted: lance.Wanted = lance.UNSAID
+    folder: Folder, files: EmbeddingFiles, model: ModelIdentity, wanted: lance.Wanted = lance.DEFAULTS
 ) -> tuple[lance.About, bool]:
     """Builds an index, or adds the embeddings to an existing one; returns it, and whether they were added.
 
@@ -70,18 +70,18 @@ def build(
         )
     if model.similarity not in lance.DISTANCES:
         raise UserError(f"{model.name}: compares by {model.similarity}, which LanceDB cannot; build an index in memory")
-    _found(folder, model, wanted)  # a mistake is reported before there is a folder
+    _open_existing(folder, model, wanted)  # a mistake is reported before there is a folder
     with held(folder):
         _remove_leftovers(folder)
-        before = _found(folder, model, wanted)
-        if before is not None and _has(before, files):
+        before = _open_existing(folder, model, wanted)
+        if before is not None and _has_rows(before, files):
             return before, False
-        contents = _Contents(files)
+        contents = _RowDigest(files)
         embeddings = (batch.embeddings for batch in files.batches())
-        kept = lance.kept_for(wanted, embeddings, files.dimension) if before is None else before.kept
+        kept = lance.format_for(wanted, embeddings, files.dimension) if before is None else before.kept
         shift = 0 if before is None or files.first > before.last else before.last + 1 - files.first
         with lance.errors_of(folder):
-            table = _added(folder, files, shift, before, kept, contents)
+            table = _add_rows(folder, files, shift, before, kept, contents)
             found_in = _find_cells(table, before, files.dimension, model.similarity, kept)
             rows, version = table.count_rows(), table.version
         added = (*(before.added if before else ()), contents.fingerprint)
@@ -97,7 +97,7 @@ def _remove_leftovers(folder: Folder) -> None:
             path.unlink(missing_ok=True)
 
 
-class _Contents:
+class _RowDigest:
     """A fingerprint of rows (numbers, embeddings, sentences) that does not depend on how many are read at once."""
 
     def __init__(self, files: EmbeddingFiles):
@@ -125,9 +125,9 @@ class _Contents:
         return " ".join([self.start, *(digest.hexdigest() for digest in self._hashes)])
 
 
-def _has(before: lance.About, files: EmbeddingFiles) -> bool:
+def _has_rows(before: lance.About, files: EmbeddingFiles) -> bool:
     """Whether the index has these rows; reads all of them only if their beginning matches."""
-    contents = _Contents(files)
+    contents = _RowDigest(files)
     for batch in files.batches():
         contents.read(batch)
         if not any(fingerprint.startswith(contents.start) for fingerprint in before.added):
@@ -135,7 +135,7 @@ def _has(before: lance.About, files: EmbeddingFiles) -> bool:
     return contents.fingerprint in before.added
 
 
-def _found(folder: Folder, model: ModelIdentity, wanted: lance.Wanted) -> lance.About | None:
+def _open_existing(folder: Folder, model: ModelIdentity, wanted: lance.Wanted) -> lance.About | None:
     """The existing index, which must be the model's and keep what is wanted."""
     before = lance.read_about(folder) if (folder / ABOUT).exists() else None
     if before is not None:
@@ -158,13 +158,13 @@ def _write(folder: Folder, about: lance.About) -> None:
     write_atomically(folder / ABOUT, json.dumps(content, indent=2) + "\n")
 
 
-def _added(
+def _add_rows(
     folder: Folder,
     files: EmbeddingFiles,
     shift: int,
     before: lance.About | None,
     kept: lance.RowFormat,
-    contents: _Contents,
+    contents: _RowDigest,
 ) -> "lancedb.table.Table":
     """The table with the embeddings added, all or none."""
     import pyarrow
@@ -199,7 +199,7 @@ def _batches(
     bar: Progress,
     wrong: list[UserError],
     kept: lance.RowFormat,
-    contents: _Contents,
+    contents: _RowDigest,
 ) -> "Iterator[pyarrow.RecordBatch]":
     import pyarrow
 

@@ -115,7 +115,7 @@ def top_k(
     for start in range(0, len(queries), size):
         part = queries[start : start + size].astype(np.float32)
         parts.append(replicate(np.pad(part, ((0, size - len(part)), (0, 0))), replicated(mesh)))
-    best = [_nothing(size, k, mesh) for _ in parts]
+    best = [_initial_best(size, k, mesh) for _ in parts]
     options = {"mesh": mesh, "recall_target": recall_target, "similarity": similarity}
     firsts = []
     for number, block in enumerate(blocks):
@@ -136,7 +136,7 @@ def top_k(
     return scores, np.array(firsts, np.int64)[numbers] + places
 
 
-def _nothing(queries: int, k: int, mesh: Mesh) -> Best:
+def _initial_best(queries: int, k: int, mesh: Mesh) -> Best:
     """The initial `Best` of each device."""
 
     def read(part: slice) -> Best:

@@ -25,7 +25,7 @@ class Full(Exception):
 
 
 class Piece(NamedTuple):
-    """Something to be done together with others of its group."""
+    """A unit of work that is done together with others of its group."""
 
     payload: Any
     length: int = 0  # of the rows that it needs
@@ -42,7 +42,7 @@ class PieceBatch(NamedTuple):
 
 
 class Done(NamedTuple):
-    """What became of a batch, for figures."""
+    """The outcome of a batch, for figures."""
 
     batch: PieceBatch
     seconds: float

@@ -55,7 +55,7 @@ def message(text: str) -> str:
     return f'<p class="message" role="status">{html.escape(text)}</p>'
 
 
-def wrong_with(sentence: Any, label: str) -> str | None:
+def sentence_problem(sentence: Any, label: str) -> str | None:
     """Why a sentence is refused; None if it is not."""
     if not isinstance(sentence, str):
         return f"{label} is {sentence!r:.40}; it must be a text."
@@ -72,12 +72,12 @@ def bar(score: float) -> str:
     return f'<span class="track"><span class="bar" style="width: {width:.0f}%"></span></span>'
 
 
-def wrong_with_two(first: Any, second: Any) -> str | None:
+def pair_problem(first: Any, second: Any) -> str | None:
     """Why one of two sentences is refused; None if neither is."""
-    return wrong_with(first, "The first sentence") or wrong_with(second, "The second sentence")
+    return sentence_problem(first, "The first sentence") or sentence_problem(second, "The second sentence")
 
 
-def wrong_with_lines(lines: Any) -> str | None:
+def lines_problem(lines: Any) -> str | None:
     """Why sentences cannot be compared with each other; None if they can."""
     if not isinstance(lines, list):
         return f"The sentences are {lines!r:.40}; they must be a list of texts."
@@ -85,10 +85,10 @@ def wrong_with_lines(lines: Any) -> str | None:
         return f"There {'is one line' if lines else 'are no lines'}; enter two or more to compare."
     if len(lines) > MOST_LINES:
         return f"There are {len(lines):,} lines; at most {MOST_LINES} are allowed."
-    return next(filter(None, (wrong_with(line, f"Line {n}") for n, line in enumerate(lines, 1))), None)
+    return next(filter(None, (sentence_problem(line, f"Line {n}") for n, line in enumerate(lines, 1))), None)
 
 
-def wrong_with_count(top_k: Any) -> str | None:
+def count_problem(top_k: Any) -> str | None:
     """Why a program's number of results is refused; None if it is not."""
     if type(top_k) is int and 1 <= top_k <= MOST_RESULTS:
         return None
@@ -98,7 +98,7 @@ def wrong_with_count(top_k: Any) -> str | None:
 def search(model: DemoModel, query: str | None, count: float) -> str:
     """The nearest sentences of the index, best first, as a table."""
     query = query or ""
-    if wrong := wrong_with(query, "The query"):
+    if wrong := sentence_problem(query, "The query"):
         return message(wrong)
     rows = [
         f'<tr><td>{html.escape(result.sentence)}</td><td class="score">{result.score:.3f}{bar(result.score)}</td>'
@@ -117,7 +117,7 @@ def find(model: DemoModel, query: str, count: float) -> list[Result]:
 def compare(model: DemoModel, first: str | None, second: str | None) -> str:
     """The cosine of two sentences."""
     first, second = first or "", second or ""
-    if wrong := wrong_with_two(first, second):
+    if wrong := pair_problem(first, second):
         return message(wrong)
     score = cosine(model, first, second)
     return f'<div class="one">{score:.3f}{bar(score)}</div><p class="note">The cosine of their embeddings.</p>'
@@ -134,7 +134,7 @@ def heat_map(models: Mapping[str, DemoModel], text: str | None) -> str:
     All have one scale, from the lowest to the highest cosine of two different lines, so that differences are seen.
     """
     lines = [line.strip() for line in (text or "").splitlines() if line.strip()]
-    if wrong := wrong_with_lines(lines):
+    if wrong := lines_problem(lines):
         return message(wrong)
     cosines_by_title = {title: model.similarity(lines, lines) for title, model in models.items()}
     off_diagonal = np.concatenate([cosines[~np.eye(len(lines), dtype=bool)] for cosines in cosines_by_title.values()])
@@ -235,18 +235,18 @@ def endpoints(model: DemoModel) -> dict[str, Callable[..., Any]]:
 
     def search(query: str, top_k: int = 10) -> list[dict[str, Any]]:
         """The nearest sentences of the index, best first: `sentence`, `row` and `score`, the cosine."""
-        refuse(wrong_with(query, "The query"))
-        refuse(wrong_with_count(top_k))
+        refuse(sentence_problem(query, "The query"))
+        refuse(count_problem(top_k))
         return [result._asdict() for result in find(model, query, top_k)]
 
     def compare(first: str, second: str) -> float:
         """The cosine of two sentences."""
-        refuse(wrong_with_two(first, second))
+        refuse(pair_problem(first, second))
         return cosine(model, first, second)
 
     def similarities(sentences: list[str]) -> list[list[float]]:
         """The cosines of all pairs of sentences: a row for each sentence."""
-        refuse(wrong_with_lines(sentences))
+        refuse(lines_problem(sentences))
         return model.similarity(sentences, sentences).astype(float).tolist()
 
     return {"search": search, "compare": compare, "similarities": similarities}

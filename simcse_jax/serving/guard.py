@@ -78,7 +78,7 @@ class Guard:
         finally:
             self._metrics.in_progress.dec()
             path = scope["path"] if scope["path"] in self._paths else "other"
-            self._metrics.answered(path, status, time.monotonic() - started)
+            self._metrics.count_request(path, status, time.monotonic() - started)
 
     async def _answer(self, scope: Scope, receive: Receive, send: _Watched) -> None:
         refused, arrived = self._refusal(scope), False

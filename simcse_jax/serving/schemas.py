@@ -31,7 +31,7 @@ def check_texts(value: Any) -> Any:
 
 
 def _are_good(texts: list[Any]) -> bool:
-    """Whether all are texts: without a step of Python for each, since other requests wait."""
+    """Whether all are texts, found without a Python step for each, since other requests wait."""
     try:
         "".join(texts).encode()
     except (TypeError, UnicodeEncodeError):
@@ -90,7 +90,7 @@ class Embedding(BaseModel):
 
 
 class Embeddings(BaseModel):
-    """In the order of the texts."""
+    """The embeddings, in the order of the texts."""
 
     object: Literal["list"] = "list"
     data: list[Embedding]
@@ -164,7 +164,7 @@ class SearchResult(BaseModel):
 
 
 class SearchResults(BaseModel):
-    """Those of a query, best first."""
+    """The results of a query, best first."""
 
     object: Literal["search_results"] = "search_results"
     index: int = Field(description="The query's place in the request.")
@@ -172,7 +172,7 @@ class SearchResults(BaseModel):
 
 
 class Searches(BaseModel):
-    """In the order of the queries."""
+    """The results of all queries, in their order."""
 
     object: Literal["list"] = "list"
     data: list[SearchResults]

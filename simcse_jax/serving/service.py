@@ -29,7 +29,7 @@ class Invalid(Exception):
 
 
 class ServedEncoder(Protocol):
-    """What is needed of a model with a prompt, as `simcse_jax.encoding.batch_encoder.BatchEncoder` has it."""
+    """What a server needs of a model with a prompt, as `simcse_jax.encoding.batch_encoder.BatchEncoder` has it."""
 
     dimension: int
     max_length: int
@@ -56,7 +56,7 @@ class ServedEncoder(Protocol):
         """(B, D) float32."""
 
     def shapes(self) -> Sequence[Any]:
-        """Those of every batch that there can be, each with the number of `tokens` that are computed for it."""
+        """The shapes of all possible batches, each with the number of `tokens` that are computed for it."""
 
     def warm(self, shape: Any) -> None:
         """Compiles the program of a shape."""
@@ -99,7 +99,7 @@ class Limits:
 
     @property
     def bodies(self) -> int:
-        """Bytes of all requests together: so many as a few of the largest have."""
+        """The bytes of all requests together, enough for a few of the largest."""
         return 16 * self.body
 
 
@@ -254,7 +254,7 @@ class Service:
     async def _run(
         self, texts: Sequence[str | tuple[str, str]], encoder: ServedEncoder, batcher: Batcher, param: str
     ) -> tuple[np.ndarray, int]:
-        """What an encoder makes of texts, or of pairs, each distinct one encoded once; and the tokens that it reads."""
+        """The results of an encoder for texts or pairs, each distinct one encoded once; the tokens that it read."""
         most = encoder.max_length * CHARACTERS_PER_TOKEN
         for number, text in enumerate(() if self.limits.cut else texts):
             query, document = ("", text) if isinstance(text, str) else text
@@ -330,7 +330,7 @@ class Service:
 
 
 def _first_tokens(texts: Sequence[str], most: int, size: int, encoder: ServedEncoder) -> list[str]:
-    """The beginnings of texts, as `Encoder.first_tokens`; reads over `size` characters only of texts that need it."""
+    """The first tokens of texts; reads more than `size` characters only of texts that need it."""
     firsts = encoder.first_tokens([text[:size] for text in texts], most)
     return [
         first if len(first) < size or size >= len(text) else _first_tokens([text], most, 2 * size, encoder)[0]
@@ -339,7 +339,7 @@ def _first_tokens(texts: Sequence[str], most: int, size: int, encoder: ServedEnc
 
 
 def _beginnings(texts: Sequence[Any], encoder: ServedEncoder) -> list[Any]:
-    """Of each text, or of both of a pair, as much as decides the tokens that are not cut; of short ones, all."""
+    """The beginning of each text, or of both texts of a pair, that decides the tokens that are not cut."""
 
     def beginning(text: str, pair: bool) -> str:
         size = encoder.max_length * CHARACTERS_PER_TOKEN

@@ -49,12 +49,12 @@ def check_precision(precision: Any, name: str = "precision", ranges: Any = None)
 
 
 def dtype_of(precision: str) -> np.dtype:
-    """The type of the elements of what is stored in a precision, or of what has a type's own name."""
+    """The dtype of elements in a precision; other names are dtypes themselves."""
     return np.dtype({"binary": "int8", "ubinary": "uint8"}.get(precision, precision))
 
 
 def check_no_codes(embeddings: np.ndarray) -> None:
-    """Refuses bytes, whose elements are numbers of steps, or eight bits."""
+    """Refuses bytes: codes, not embeddings."""
     if embeddings.dtype in (np.int8, np.uint8):
         raise UserError(f"embeddings of type {embeddings.dtype}: vectors.quantization.dequantize makes numbers of them")
 
@@ -68,8 +68,8 @@ def ranges_of(embeddings: Float[np.ndarray, "N D"]) -> Ranges:
     return np.stack([embeddings.min(axis=0), embeddings.max(axis=0)]).astype(np.float32)
 
 
-def merged(parts: Iterable[Ranges]) -> Ranges:
-    """The ranges of all embeddings, from those of some of them each."""
+def merge_ranges(parts: Iterable[Ranges]) -> Ranges:
+    """The ranges of all embeddings, from those of each part of them."""
     lows, highs = zip(*parts, strict=True)
     return np.stack([np.min(lows, axis=0), np.max(highs, axis=0)])
 
@@ -286,8 +286,8 @@ def read_ranges(name: str, dimension: int | None = None) -> Ranges:
             raise FileNotFoundError(2, "no such file")
         with path.open("rb") as file:
             if path.suffix.lower() == ".npy":
-                return checked_ranges(_array(file), dimension, name)
-            content = _described(path, file)
+                return checked_ranges(_read_array(file), dimension, name)
+            content = _read_description(path, file)
     except UserError:
         raise
     except Exception as error:  # of a disk, a store's client, NumPy or pyarrow
@@ -298,7 +298,7 @@ def read_ranges(name: str, dimension: int | None = None) -> Ranges:
     return checked_ranges(quantization.ranges, dimension, name)
 
 
-def _array(file: IO[bytes]) -> np.ndarray:
+def _read_array(file: IO[bytes]) -> np.ndarray:
     version = np.lib.format.read_magic(file)
     read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
     shape, _, dtype = read(file)
@@ -308,7 +308,7 @@ def _array(file: IO[bytes]) -> np.ndarray:
     return np.load(io.BytesIO(file.read()), allow_pickle=False)
 
 
-def _described(path: Folder, file: IO[bytes]) -> dict[str, Any]:
+def _read_description(path: Folder, file: IO[bytes]) -> dict[str, Any]:
     if path.suffix.lower() != ".parquet":
         return parse_json(file.read(1 << 26).decode(), str(path))
     import pyarrow.parquet

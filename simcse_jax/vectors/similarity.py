@@ -1,4 +1,4 @@
-"""How embeddings are compared: by cosine, dot product, Euclidean or Manhattan distance. The nearest has the most."""
+"""How embeddings are compared: by cosine, dot product, Euclidean or Manhattan distance. The nearest scores highest."""
 
 from concurrent.futures import ThreadPoolExecutor
 

@@ -14,7 +14,7 @@ from simcse_jax.index import folder as index_folder
 from simcse_jax.index import lance, lance_build
 from simcse_jax.index.embedding_files import EmbeddingFiles
 from simcse_jax.index.index import Index
-from simcse_jax.index.lance import CODES, UNSAID, LanceIndex, RowFormat, Wanted, kept_for
+from simcse_jax.index.lance import CODES, DEFAULTS, LanceIndex, RowFormat, Wanted, format_for
 from simcse_jax.vectors.quantization import Clipped, quantize, ranges_of
 from simcse_jax.vectors.similarity import prepared, similarities
 
@@ -24,11 +24,11 @@ QUERIES = clustered(8, seed=1)
 FEW = clustered(200)
 UNIT = prepared(FEW, "cosine")
 RANGES = ranges_of(UNIT)
-INT8 = kept_for(Wanted("int8"), [FEW], 12)
-BINARY = kept_for(Wanted("binary"), [], 12)
+INT8 = format_for(Wanted("int8"), [FEW], 12)
+BINARY = format_for(Wanted("binary"), [], 12)
 
 
-def made(folder, similarity: str = "cosine", vectors=VECTORS, wanted: Wanted = UNSAID, **columns):
+def made(folder, similarity: str = "cosine", vectors=VECTORS, wanted: Wanted = DEFAULTS, **columns):
     write_parquet(folder / "emb.parquet", vectors, **columns)
     files = EmbeddingFiles(str(folder / "emb.parquet"))
     model = MODEL._replace(similarity=similarity, dimension=vectors.shape[1])
@@ -190,7 +190,7 @@ def test_options_of_the_other_kind_and_what_cannot_be_kept_are_refused():
     ):
         raises(message, lance.check_wanted, wanted, similarity, has, "ix")
     for has in (RowFormat("int8"), INT8, BINARY):
-        lance.check_wanted(UNSAID, "cosine", has, "ix")
+        lance.check_wanted(DEFAULTS, "cosine", has, "ix")
         lance.check_wanted(Wanted(has.precision, codes=has.codes), "cosine", has, "ix")
     lance.check_wanted(Wanted("int8", RANGES), "cosine", INT8, "ix")
     lance.check_wanted(Wanted(codes="binary"), "euclidean", None, "ix")
@@ -212,7 +212,7 @@ def test_the_columns_have_what_sentence_transformers_defines_and_index_json_says
     np.testing.assert_array_equal(INT8.values(FEW.astype(np.float64), Clipped())[1], bits)
     for kept in (*map(RowFormat, CODES), INT8, BINARY):
         content = json.loads(json.dumps(kept.content()))
-        found = lance.read_kept(content, 12, Path("ix"))
+        found = lance.read_format(content, 12, Path("ix"))
         assert (found.precision, found.codes) == (kept.precision, kept.codes)
         assert found.content() == kept.content()
     content = json.loads(json.dumps(INT8.content()))
@@ -220,15 +220,15 @@ def test_the_columns_have_what_sentence_transformers_defines_and_index_json_says
     wrong = {"precision": "float32", "codes": "hamming"}, {}, {"precision": "int8"}
     changes = {"precision": "binary"}, {"ranges": moved}, {"ranges": [[0.0], [1.0]]}
     for fields in (*wrong, *(content | change for change in changes)):
-        raises("ix: damaged", lance.read_kept, fields | {"format": 2}, 12, Path("ix"))
+        raises("ix: damaged", lance.read_format, fields | {"format": 2}, 12, Path("ix"))
 
 
 def test_ranges_are_those_of_the_first_rows_at_unit_length(monkeypatch):
     np.testing.assert_array_equal(INT8.quantization.ranges, RANGES)
     monkeypatch.setattr(lance, "CALIBRATION", 120)
     parts = [FEW[:50], FEW[50:100], FEW[100:], np.full((1, 12), np.nan)]  # the last one is not read
-    np.testing.assert_array_equal(kept_for(Wanted("int8"), parts, 12).quantization.ranges, ranges_of(UNIT[:120]))
-    np.testing.assert_array_equal(kept_for(Wanted("int8", RANGES * 2), [], 12).quantization.ranges, RANGES * 2)
+    np.testing.assert_array_equal(format_for(Wanted("int8"), parts, 12).quantization.ranges, ranges_of(UNIT[:120]))
+    np.testing.assert_array_equal(format_for(Wanted("int8", RANGES * 2), [], 12).quantization.ranges, RANGES * 2)
     with pytest.warns(UserWarning, match="those of 5 embeddings alone"):
-        kept_for(Wanted("int8"), [FEW[:5]], 12)
-    raises("a single embedding", kept_for, Wanted("int8"), [FEW[:1]], 12)
+        format_for(Wanted("int8"), [FEW[:5]], 12)
+    raises("a single embedding", format_for, Wanted("int8"), [FEW[:1]], 12)

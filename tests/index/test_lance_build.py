@@ -15,14 +15,14 @@ from support.object_store import NEEDS_GCSFS
 from simcse_jax.host.locks import held
 from simcse_jax.index import lance, lance_build
 from simcse_jax.index.embedding_files import EmbeddingFiles
-from simcse_jax.index.lance import UNSAID, LanceIndex, RowFormat, Wanted, read_about
+from simcse_jax.index.lance import DEFAULTS, LanceIndex, RowFormat, Wanted, read_about
 from simcse_jax.vectors.quantization import Quantization
 
 needs("lancedb", "LanceDB is not installed: pip install 'simcse_jax[lance]'")
 VECTORS = clustered(90)
 
 
-def build(folder, *parts: tuple[int, np.ndarray], model=MODEL, wanted=UNSAID):
+def build(folder, *parts: tuple[int, np.ndarray], model=MODEL, wanted=DEFAULTS):
     """Each part, with its first row, one after the other."""
     for first, vectors in parts:
         path = folder / "emb" / "part.parquet"

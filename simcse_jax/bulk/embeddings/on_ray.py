@@ -131,7 +131,7 @@ def encode_on_ray(
     rows, unmade = sum(block.rows for block in blocks), missing(folder, blocks)
     with Progress(rows, done=rows - sum(block.rows for block in unmade)) as bar:
         while unmade:
-            for made in _made(job, unmade, share):
+            for made in _make_blocks(job, unmade, share):
                 bar.advance(made.rows)
             before, unmade = unmade, missing(folder, blocks)
             if unmade == before:  # processes outside the cluster are making them
@@ -171,7 +171,7 @@ def _answer(work: Callable[[], bool]) -> Answer:
         return Answer(False, f"{mistake} (on {os.uname().nodename})")
 
 
-def _answered(result: Any) -> bool:
+def _check_answer(result: Any) -> bool:
     """Whether the work on a host was done; raises the host's errors, and `RayActorError` if the actor was lost."""
     import ray
     from ray.exceptions import RayActorError, RayTaskError
@@ -189,7 +189,7 @@ def _answered(result: Any) -> bool:
     return answer.done
 
 
-def _end(error: Exception) -> str:
+def _last_line(error: Exception) -> str:
     """The last line of an error that contains a host's traceback."""
     return str(error).strip().rpartition("\n")[2][:200]
 
@@ -204,7 +204,7 @@ def _count_together(job: Any, sources: Sequence[int]) -> None:
     while pending:
         done, pending = ray.wait(pending, num_returns=len(pending), timeout=LOOK_SECONDS)
         for result in done:
-            _answered(result)
+            _check_answer(result)
         if pending and clock.is_due():
             counted = f"{len(sources) - len(pending):,} of {len(sources):,} files"
             write(f"counted the rows of {counted}; each uses a processor of the cluster", sys.stderr)
@@ -248,7 +248,7 @@ class BlockEncoder:
         return True
 
 
-def _made(job: Any, blocks: Sequence[Block], share: Share) -> Iterator[Block]:
+def _make_blocks(job: Any, blocks: Sequence[Block], share: Share) -> Iterator[Block]:
     """Yields blocks as they are made, except those that processes outside the cluster are making.
 
     A lost actor is replaced, and its block goes to the next free one.
@@ -280,11 +280,11 @@ def _made(job: Any, blocks: Sequence[Block], share: Share) -> Iterator[Block]:
         for result in done:
             actor, block = running.pop(result)
             try:
-                made = _answered(result)
+                made = _check_answer(result)
             except RayActorError as error:  # its process or its host was lost
                 lost += 1
                 if lost == LOST * share.hosts:
-                    raise UserError(f"--engine ray: {lost} actors in a row were lost: {_end(error)}") from None
+                    raise UserError(f"--engine ray: {lost} actors in a row were lost: {_last_line(error)}") from None
                 if block:
                     waiting.appendleft(block)
                 start()

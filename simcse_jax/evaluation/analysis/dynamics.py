@@ -75,7 +75,7 @@ def write(
             continue
         drawn = {field: pictures.over_steps(points_of, field, data)}
         files |= {f"{field}.{kind}": content for kind, content in drawn[field].items()}
-        sections.append(page.described(field, drawn))
+        sections.append(page.picture_section(field, drawn))
     sections.append(Section("First and last step", "", _ends(runs)))
     measured = page.facts({"What was measured": {"data": data, **about}, "Versions": versions})
     measured += page.table("The runs", [], list(workdirs.items()), text=True)

@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 class Data(NamedTuple):
-    """What to measure on."""
+    """The sentences to measure on."""
 
     sentences: list[str]
     name: str

@@ -68,7 +68,7 @@ class LastLayer(NamedTuple):
 
 
 class Measured(NamedTuple):
-    """Of one model."""
+    """The measurements of one model."""
 
     analysis: dict[str, float]  # the numbers, by name
     singular_values: list[float]  # of the sentence embeddings, falling from 1

@@ -32,7 +32,7 @@ ModelPair = tuple[str, str]  # the labels of a model and of the one that it was 
 
 
 class Measurement(NamedTuple):
-    """Of a model with L layers on K token types. The first of L + 1 numbers is the embedding layer's."""
+    """Measurements of a model with L layers on K token types; of L + 1 numbers, the first is the embedding layer's."""
 
     anisotropy: np.ndarray  # (L + 1,)
     self_similarity: np.ndarray  # (L + 1,)
@@ -89,7 +89,7 @@ def token_changes(survey: Survey, tuned: Measurement, base: Measurement, count: 
 
 
 class _Sums:
-    """What is kept of the embeddings that stream by."""
+    """Running sums over embeddings, which are not kept."""
 
     def __init__(self, survey: Survey):
         self.survey = survey
@@ -138,7 +138,7 @@ class _Sums:
         return places, types
 
     def measurement(self) -> Measurement:
-        """The means of all that was added."""
+        """The means of everything that was added."""
         protocol, last = self.survey.protocol, self.sample[-1]
         types = np.asarray(isotropy.self_similarity(self.sums, self.contexts))
         shares = isotropy.self_similarity_pairs(self.sums[-1], self.squares, self.contexts, protocol.contributions)

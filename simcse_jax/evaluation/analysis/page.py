@@ -40,7 +40,7 @@ class Section(NamedTuple):
 
 
 def write(folder: Path, files: Mapping[str, str | bytes], parts: Mapping[str, str]) -> list[str]:
-    """Writes files and the page: all or none. The other parts of the page that is there stay.
+    """Writes files and the page: all or none. Other parts of an existing page stay.
 
     Args:
       parts: of `part`, by their names in `PARTS`; an empty one is taken out.
@@ -107,8 +107,10 @@ def figures(pictures: Mapping[str, bytes], wide: bool = False) -> str:
     return f'<div class="figures{" wide" * wide}">{"".join(shown)}</div>'
 
 
-def described(name: str, drawn: Mapping[str, Pictures], *further: str, more: str = "", wide: bool = False) -> Section:
-    """A section of `TEXTS` with the pictures of this name and of `others`, of those that are drawn, and `more`."""
+def picture_section(
+    name: str, drawn: Mapping[str, Pictures], *further: str, more: str = "", wide: bool = False
+) -> Section:
+    """A section of `TEXTS` with those pictures of `name` and `further` that are drawn, and the HTML `more`."""
     present = [picture for picture in (name, *further) if picture in drawn]
     shown = {f"{TEXTS[picture].title}. {TEXTS[picture].meaning}": drawn[picture]["svg"] for picture in present}
     return Section(TEXTS[name].title, TEXTS[name].meaning, (figures(shown, wide) if shown else "") + more)
@@ -157,6 +159,6 @@ def note(text: str) -> str:
 
 
 def _between(old: str, name: str) -> str:
-    """A part of a page that is there."""
+    """The part of an existing page; empty if it has none."""
     match = re.search(f"<!-- {name} -->(.*?)<!-- end of {name} -->", old, re.S)
     return match[1] if match else ""

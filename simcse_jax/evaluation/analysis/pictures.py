@@ -226,7 +226,7 @@ def over_steps(runs: Mapping[str, Sequence[tuple[int, float]]], field: str, data
 
 
 def _columns(names: Sequence[str]) -> int:
-    """Of a legend."""
+    """The number of columns of a legend."""
     return max(1, min(len(names), LEGEND // (HANDLE + max(map(len, names)))))
 
 

@@ -37,7 +37,7 @@ MEANING = (
 
 
 class Rank(NamedTuple):
-    """Of the correlation matrices of some batches."""
+    """The rank of the correlation matrices of some batches."""
 
     batch: int  # N sentences
     artificial: int  # M rows
@@ -141,7 +141,7 @@ def measure(
 
 
 class Ranks(NamedTuple):
-    """Of one model."""
+    """The ranks of one model."""
 
     name: str
     dimensions: int
@@ -171,7 +171,7 @@ def table(ranks: Ranks) -> str:
     return "\n".join(lines)
 
 
-def in_short(models: Mapping[str, Ranks]) -> str:
+def summarize(models: Mapping[str, Ranks]) -> str:
     """The first batch size without artificial rows, in a sentence a model."""
     sentences = []
     for label, ranks in models.items():
@@ -212,11 +212,11 @@ def write(
     )
     parts = {"What was measured": {"data": data, **about}, "Readings": READINGS, "Versions": versions}
     sections = [
-        Section("Rank by artificial rows", "", page.figures({in_short(models): drawn["svg"]})),
+        Section("Rank by artificial rows", "", page.figures({summarize(models): drawn["svg"]})),
         Section("All numbers", tolerance, "".join(tables)),
         Section("How it was measured", f"The claim is that of {PAPER}, section 4.2.", page.facts(parts)),
     ]
-    part = page.part("rank", "The rank of the dimensions' correlation", [in_short(models), MEANING], sections)
+    part = page.part("rank", "The rank of the dimensions' correlation", [summarize(models), MEANING], sections)
     return page.write(folder, files, {"rank": part})
 
 

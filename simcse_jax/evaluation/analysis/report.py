@@ -98,19 +98,19 @@ def part(metrics: Metrics, drawings: Mapping[str, Pictures], versions: Mapping[s
         f"{listed(list(models))}. The measures are those of {PAPER}."
     )
 
-    sections = [page.described("last_layer", {}, more=_summary(models))]
+    sections = [page.picture_section("last_layer", {}, more=_summary(models))]
     sections += [
-        page.described(field, drawings, f"adjusted_{field}")
+        page.picture_section(field, drawings, f"adjusted_{field}")
         for field in MEASURES
         if field in drawings and not field.startswith("adjusted")
     ]
-    sections.append(page.described("dimensions", drawings, "dimensions_random_pairs", more=_dimensions(models)))
-    sections.append(page.described("informativity", drawings, more=_informativity(models)))
+    sections.append(page.picture_section("dimensions", drawings, "dimensions_random_pairs", more=_dimensions(models)))
+    sections.append(page.picture_section("informativity", drawings, more=_informativity(models)))
     if changes := metrics["pairs"]:
         more = _changes(changes)
-        sections.append(page.described("self_similarity_change", drawings, more=more, wide=len(changes) > 1))
+        sections.append(page.picture_section("self_similarity_change", drawings, more=more, wide=len(changes) > 1))
     if correlations := metrics["correlations"]:
-        sections.append(page.described("correlation", drawings, more=_correlations(correlations)))
+        sections.append(page.picture_section("correlation", drawings, more=_correlations(correlations)))
     sections.append(Section("All layers", "", "".join(_layers(name, model) for name, model in models.items())))
     sections.append(Section("How it was measured", "", _about(metrics, versions, drawings)))
     return page.part("tokens", "The tokens, layer by layer", [about], sections)

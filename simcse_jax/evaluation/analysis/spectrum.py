@@ -28,7 +28,7 @@ NUMBERS = (*TERMS, "top_eigenvalue", "effective_rank", "singular_value_entropy")
 
 
 class Spectrum(NamedTuple):
-    """Of the embeddings of N sentences."""
+    """The spectrum of the embeddings of N sentences."""
 
     numbers: Mapping[str, float]  # by name, of `NUMBERS`
     singular_values: Float[np.ndarray, " min(N,D)"]  # of W, falling from 1: divided by the largest

@@ -88,7 +88,7 @@ def option(name: str) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class TokenChange:
-    """Of one token type."""
+    """The change of one token type."""
 
     token: str
     count: int  # how often it occurs in the data
@@ -97,7 +97,7 @@ class TokenChange:
 
 
 class Correlation(NamedTuple):
-    """Of two pairs of models, over the n most frequent tokens."""
+    """The correlation of two pairs of models over the n most frequent tokens."""
 
     by_n: list[float | None]  # of n = 1, 2, …; None where there is none
     best_n: int
