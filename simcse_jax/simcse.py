@@ -32,7 +32,7 @@ from simcse_jax.errors import UserError, no_such
 from simcse_jax.host.progress import Progress
 from simcse_jax.host.storage import local_path, sha256
 from simcse_jax.huggingface import hub
-from simcse_jax.huggingface.load import ChosenPooler, Pretrained, choose_pooler, choose_pooler_aloud
+from simcse_jax.huggingface.load import ChosenPooler, Pretrained, choose_pooler, choose_pooler_and_warn
 from simcse_jax.huggingface.public_names import public_value
 from simcse_jax.huggingface.sentence_transformers import DOCUMENT_PROMPTS
 from simcse_jax.huggingface.tokenizer import Tokenizer
@@ -124,7 +124,7 @@ class SimCSE:
         if not isinstance(dtype, str) or dtype not in DTYPES:
             raise UserError(f"dtype {dtype!r:.60} is not one of {', '.join(DTYPES)}")
         model = load_model(name, num_layers)
-        self._set_up(name, model, model.tokenizer, choose_pooler_aloud(model, pooler, stacklevel=4), dtype)
+        self._set_up(name, model, model.tokenizer, choose_pooler_and_warn(model, pooler, stacklevel=4), dtype)
         self.batch_size = batch_size
         if dtype == "bfloat16" and (slow := slow_bfloat16()):
             warnings.warn(slow, UserWarning, stacklevel=3)

@@ -6,7 +6,7 @@ from statistics import NormalDist
 
 import numpy as np
 
-from simcse_jax.data.corpora import AnyBatches, MixedCorpus, Programs, Taught
+from simcse_jax.data.corpora import AnyBatches, MixedCorpus, Programs, TeacherEmbeddings
 from simcse_jax.data.draws import epoch_generator
 from simcse_jax.data.examples import Examples
 from simcse_jax.data.mixture import Mixture
@@ -34,7 +34,7 @@ class Corpus(MixedCorpus):
     group: int = 1  # rows that stay together, in order, in every epoch
     pairing: Pairing | None = None  # makes an epoch's examples from one column; None: the rows are the examples
     scores: np.ndarray | None = None  # (N,) float32, or (N, C - 1) of positives and hard negatives
-    taught: Taught | None = None
+    teacher: TeacherEmbeddings | None = None
     texts: np.ndarray | None = None  # (N, C) int32, equal for equal texts (`data.equal_texts`); None: not needed
     apart: np.ndarray | None = None  # (N, C) as `texts`, -1 for none: no two rows of a batch share one; None: they may
     lengths: tuple[int, ...] = ()  # the places for a sentence of each column, at most T; () for T in all
@@ -79,7 +79,7 @@ class Corpus(MixedCorpus):
         split = self.lengths and width > 1
         lengths = tuple(padded_length(length, most) for length in longest.tolist()) if split else ()
         scores = None if self.scores is None else self.scores[rows]
-        taught = self.taught and self.taught._replace(places=self.taught.places[rows, :width])
+        teacher = self.teacher and self.teacher._replace(places=self.teacher.places[rows, :width])
         return dataclasses.replace(
             self,
             input_ids=self.input_ids[rows, :width, :most],
@@ -87,7 +87,7 @@ class Corpus(MixedCorpus):
             labels=None if self.labels is None else self.labels[rows],
             scores=scores if scores is None or scores.ndim == 1 else scores[:, : width - 1],
             present=None if present is None or present[:, :width].all() else present[:, :width],
-            taught=taught,
+            teacher=teacher,
             lengths=lengths,
             sizes=(),
             prompts=self.prompts[number : number + 1],
@@ -141,9 +141,9 @@ class Batches(AnyBatches):
             "index": np.arange(self.batch_size, dtype=np.int32)[part],
         }
         further = {"label": self._corpus.labels, "present": self._corpus.present, "score": self._corpus.scores}
-        if self._corpus.taught is not None:
-            places = self._corpus.take(self._corpus.taught.places, rows)
-            batch["teacher"] = self._corpus.taught.of(places)
+        if self._corpus.teacher is not None:
+            places = self._corpus.take(self._corpus.teacher.places, rows)
+            batch["teacher"] = self._corpus.teacher.of(places)
         if self._corpus.texts is not None:
             batch["text"] = self._corpus.take(self._corpus.texts, rows)
         return batch | {name: array[rows] for name, array in further.items() if array is not None}

@@ -11,8 +11,8 @@ from simcse_jax.data.tokens import NO_PROMPTS, Prompts
 from simcse_jax.host.storage import sha256
 
 
-class Taught(NamedTuple):
-    """A teacher's embeddings of all sentences, or two teachers': sentence c of row n has those at `places[n, c]`."""
+class TeacherEmbeddings(NamedTuple):
+    """One or two teachers' embeddings of all sentences; those of sentence c of row n are at `places[n, c]`."""
 
     embeddings: np.ndarray  # (U, E) float32, of each distinct sentence
     places: np.ndarray  # (N, C) int32
@@ -120,9 +120,9 @@ class AnyCorpus(abc.ABC):
         return prompts if any(part.prompts for part in self.parts) else ()
 
     @property
-    def taught(self) -> Taught | None:
+    def teacher(self) -> TeacherEmbeddings | None:
         """A teacher's embeddings, which all parts share; None without a teacher."""
-        return self.parts[0].taught
+        return self.parts[0].teacher
 
     @property
     def fingerprint(self) -> str:

@@ -196,7 +196,7 @@ def _activation(folder: Path, fields: Mapping[str, Any], labels: int) -> str:
 
 
 def _settings(folder: Path) -> Settings:
-    """Its prompts, which come before the first of two texts."""
+    """The prompts of a cross-encoder, which come before the first of two texts."""
     path = folder / SETTINGS_FILE
     if not path.is_file():
         return Settings(model_type=KIND)

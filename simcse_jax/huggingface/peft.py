@@ -187,6 +187,6 @@ def sites(encoder: EncoderConfig, targets: Sequence[str], field: str) -> tuple[S
 
 
 def _ends(module: str) -> list[str]:
-    """A name, and what is left of it without its first parts."""
+    """A name, and its endings without its first parts."""
     parts = module.split(".")
     return [".".join(parts[first:]) for first in range(len(parts))]

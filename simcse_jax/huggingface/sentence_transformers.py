@@ -86,7 +86,7 @@ Weights = dict[str, np.ndarray]
 
 
 class Modules(NamedTuple):
-    """What comes after the encoder."""
+    """The modules after the encoder."""
 
     convolutions: Convolutions | None  # between the encoder and the pooler
     convolution_weights: Weights  # by our names
@@ -305,7 +305,7 @@ def describe(modules: Sequence[Module]) -> str:
 
 
 class Settings(NamedTuple):
-    """The contents of the file."""
+    """The contents of a model's settings file."""
 
     prompts: dict[str, str] = NO_PROMPTS  # texts to put before sentences, by name
     default_prompt_name: str | None = None  # the one that `encode` uses; None: no prompt

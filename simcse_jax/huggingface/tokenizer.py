@@ -221,7 +221,7 @@ class Tokenizer:
 
 
 def _failed_on(sentences: list[Text], encode: Callable[[list[Any]], list["Encoding"]]) -> str:
-    """The sentence that a tokenizer fails on, in words."""
+    """A message with the sentence that a tokenizer fails on."""
     for sentence in sentences:
         try:
             encode([sentence])

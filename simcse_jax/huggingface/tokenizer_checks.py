@@ -127,7 +127,7 @@ def is_left(side: Any) -> bool:
 
 
 def _sides(folder: Path) -> tuple[str, ...]:
-    """What must be on the right. Padding need not where positions are rotary: embeddings do not depend on its side."""
+    """The settings that must be on the right. With rotary positions, padding may be on either side."""
     model_type = read_json(folder / "config.json").get("model_type") if (folder / "config.json").is_file() else None
     kind = MODEL_TYPES.get(model_type) if isinstance(model_type, str) else None
     is_rotary = kind is not None and kind.parts.get("positions") == ROTARY

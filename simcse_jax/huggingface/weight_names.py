@@ -376,7 +376,7 @@ DECODER: dict[str, Any] = {"has_pooler": False, "words": "embed_tokens.weight", 
 
 
 class Names(NamedTuple):
-    """Those of a model type."""
+    """The tensor names of a model type."""
 
     prefix: str  # before the encoder's weights, where a checkpoint has others too
     architecture: str  # transformers' class of the encoder alone

@@ -159,7 +159,7 @@ def _modules(model: Pretrained, tokenizer: Tokenizer, pooler: str, tensors: dict
 
 
 def _modules_after(model: Pretrained) -> list[Module]:
-    """What comes after pooler and head."""
+    """The modules after pooler and head."""
     modules = []
     for number, module in enumerate(model.config.modules):
         weights = {name: np.asarray(value) for name, value in subset(model.params, f"{MODULES}{number}.").items()}

@@ -21,7 +21,7 @@ class Way(Protocol):
     """How a parameter becomes whole; equal for those of layers that are computed in a loop."""
 
     def gather(self, sent: jax.Array, part: jax.Array) -> jax.Array:
-        """The whole array, of what is sent of a part. The gradient is the part's."""
+        """The whole array, gathered from the parts. Its gradient is the part's."""
 
     def rows(self, part: jax.Array, numbers: Int[Array, "*tokens"]) -> Float[Array, "*tokens D"]:
         """Rows of a table, by their numbers."""
@@ -30,7 +30,7 @@ class Way(Protocol):
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class Part:
-    """What a device keeps of a parameter; it stands in the place of the array. `sent` is rounded, without gradient."""
+    """A device's part of a parameter, in place of the whole array. `sent` is rounded, without gradient."""
 
     sent: Any  # arrays, or what JAX puts in their places
     part: Any
@@ -53,13 +53,13 @@ def whole(tree: Any) -> Any:
 
 
 def gathered(layer: Module) -> Module:
-    """The layer, whole."""
+    """The layer with whole parameters."""
     graph, state = nnx.split(layer)
     return nnx.merge(graph, whole(state))
 
 
 def alike(layers: Sequence[nnx.Module], kinds: Sequence[Hashable]) -> list[range]:
-    """Which layers, one after the other, differ in their parameters' values alone.
+    """Runs of consecutive layers that differ in nothing but the values of their parameters.
 
     Args:
       layers: all of them; those that share their parameters are the same object.
@@ -84,7 +84,7 @@ def in_a_loop(
     hidden: Float[Array, "..."],
     kept: Sequence[str],
 ) -> Float[Array, "L ..."]:
-    """What each of some layers that are `alike` makes of the result of the one before.
+    """Runs layers that are `alike` in a loop; returns the result of each, from that of the one before.
 
     Args:
       layers: L of them, the first one's number is `first`.

@@ -100,7 +100,7 @@ READERS = model_types.READERS | decoders.READERS  # of configs that say more tha
 
 
 def pooler_of(name: str) -> str:
-    """Our name of a pooler that has another one; any other name as it is."""
+    """Our name for a pooler under another name; any other name unchanged."""
     return OTHER_NAMES.get(name, name)
 
 
@@ -112,7 +112,7 @@ class Template(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Their number."""
+        """The number of the tokens."""
         return len(self.before) + len(self.after)
 
 
@@ -215,7 +215,7 @@ class Partial:
 
 @dataclasses.dataclass(frozen=True)
 class EncoderConfig:
-    """Everything that decides an encoder's shapes and its deterministic forward pass."""
+    """Everything that determines an encoder's shapes and its deterministic forward pass."""
 
     model_type: str
     vocab_size: int
@@ -446,7 +446,7 @@ def _with_usual_names(config: dict[str, Any], names: Mapping[str, str], where: s
 
 
 def _whole(config: Mapping[str, Any], field: str, where: str, names: Mapping[str, str] = NONE) -> int:
-    """A field that is a whole number within its bounds; `names` are those of the file, where they are others."""
+    """A field that is a whole number within its bounds; `names` maps ours to the file's where they differ."""
     name = names.get(field, field)
     if field not in config:
         raise UserError(f"{where}: the field {name!r} is missing")

@@ -113,7 +113,7 @@ def _heads(config: Mapping[str, Any], kind: ModelType, where: str) -> dict[str, 
 
 
 def _one_rotation(config: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """That of all layers."""
+    """The rotation of all layers."""
     base, scaling = _rotation(config, "rope_parameters", config.get("rope_parameters"), ("rope_theta", 1e4), where)
     return {"rotary_base": base, "rotary_scaling": scaling}
 

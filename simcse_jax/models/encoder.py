@@ -94,7 +94,7 @@ class Embeddings(nnx.Module):
         return embedded.astype(self.dtype)
 
     def words(self, ids: Int[Array, "*tokens"]) -> Float[Array, "*tokens W"]:
-        """Their rows of the table."""
+        """The words' rows of the table."""
         table = self.word.embedding.get_value()
         return table.way.rows(table.part, ids) if isinstance(table, by_layer.Part) else self.word(ids)
 
@@ -204,7 +204,7 @@ class Encoder(nnx.Module):
         return tuple(rows_of(*of_layer, attention_mask, most_tokens) for of_layer in zip(states, layouts, strict=True))
 
     def orders(self, length: int, positions: Int[AnyArray, "B T"] | None = None) -> tuple[Order, Order]:
-        """What global and local layers know of the order of T tokens, by their positions if these are others.
+        """The order of T tokens for global and for local layers, by their positions if these are not 0, 1, 2 …
 
         A local layer's queries see the keys that are at most `window` positions away; a decoder's, none after them.
         """

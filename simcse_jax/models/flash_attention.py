@@ -82,7 +82,7 @@ class Walk(NamedTuple):
         return 0 if self.before is None else i * (self.outer // self.inner) + -self.before // self.inner
 
     def last(self, i: Any) -> Any:
-        """The last one; above all blocks where the text does not reach."""
+        """The last inner block that the outer block i sees; above all blocks where the text does not reach."""
         own_block = (i + 1) * (self.outer // self.inner) - 1
         return self.blocks - 1 if self.after is None else own_block + -(-self.after // self.inner)
 

@@ -56,7 +56,7 @@ class Copied:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """That of both."""
+        """The shape of both."""
         return self.parameter.shape
 
     def __getitem__(self, index: Any) -> "Copied":
@@ -81,7 +81,7 @@ def einsum(subscripts: str, x: Factor, y: Factor | Copied, dtype: DType) -> Floa
 
 
 class _Einsum(NamedTuple):
-    """What is fixed when a program is traced."""
+    """The parts of a product that are fixed when a program is traced."""
 
     subscripts: str
     dtype: jnp.dtype  # of both factors in the product

@@ -150,7 +150,7 @@ def _tokenized(config: Section, model: Pretrained, tokenizer: Tokenizer, example
         every = len(examples) * len(examples.columns) if examples.present is None else int(examples.present.sum())
         processes.say(f"{corpus.cut:,} of {every:,} sentences have more than {at} tokens and are cut there")
     if teachers:
-        corpus = dataclasses.replace(corpus, taught=teach(config, teachers, examples))
+        corpus = dataclasses.replace(corpus, teacher=teach(config, teachers, examples))
     if prompts:
         say_prompts(names, prompts)
     if corpus.sizes and (data.weights or data.batching == ONE_SOURCE):

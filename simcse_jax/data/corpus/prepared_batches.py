@@ -37,7 +37,7 @@ class PreparedCorpus(MixedCorpus):
     texts: bool = False  # whether batches have numbers of texts, by the texts that were kept
     apart: np.ndarray | None = None  # as in `data.batches.Corpus`, of all rows of the corpus
 
-    taught = None  # a prepared corpus has no text for a teacher
+    teacher = None  # a prepared corpus has no text for a teacher
 
     @property
     def _stored(self) -> tuple[int, int, bool, bool]:
