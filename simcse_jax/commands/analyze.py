@@ -21,7 +21,7 @@ from simcse_jax.host.outputs import output_folder, printing
 from simcse_jax.host.storage import Folder, as_path, local_path
 
 if TYPE_CHECKING:
-    from simcse_jax.evaluation.analysis.inputs import Data
+    from simcse_jax.evaluation.analysis.inputs import SpaceData
     from simcse_jax.runs.dynamics import Point
     from simcse_jax.simcse import SimCSE
 
@@ -305,7 +305,7 @@ def analyze_runs(args: Namespace, protocol: Protocol, output: Path) -> None:
 def measure_runs(
     args: Namespace,
     protocol: Protocol,
-    data: "Data",
+    data: "SpaceData",
     folders: dict[str, Folder],
     labels: dict[str, str],
     say: Callable[[str], None],

@@ -177,7 +177,7 @@ def on_local_devices(model: Pretrained, tokenizer: Tokenizer, chosen: ChosenPool
     )
 
 
-class Weights:
+class LazyWeights:
     """A model's weights, which move to the devices when they are first used.
 
     JAX starts no thread before, so a process that has only loaded a model may be forked.

@@ -32,7 +32,7 @@ RESCORE = 4  # candidates per result; docs/background/search.md says how many of
 CODES = ("int8", "binary")
 
 ScoresAndRows = tuple[Float32[np.ndarray, "Q K"], Int64[np.ndarray, "Q K"]]
-Vectors = Callable[[Int64[np.ndarray, " n"]], Float32[np.ndarray, "n D"]]  # of rows, in ascending order; -1: any
+ReadVectors = Callable[[Int64[np.ndarray, " n"]], Float32[np.ndarray, "n D"]]  # of rows, in ascending order; -1: any
 FACTOR, LEAST, MOST = 4, 64, 1024  # candidates of 16 bits: FACTOR · k, at least LEAST, at most MOST if repeated
 
 
@@ -43,7 +43,7 @@ def quantization_for(precision: str, dimension: int, ranges: Ranges | None) -> Q
     return Quantization("int8", dimension, ranges) if precision == "int8" else Quantization("ubinary", dimension)
 
 
-def vectors_in(blocks: Sequence[Block], quantization: Quantization | None = None) -> Vectors:
+def vectors_in(blocks: Sequence[Block], quantization: Quantization | None = None) -> ReadVectors:
     """A function that reads rows of blocks on the host, decoded to float32."""
 
     def read(rows: Int64[np.ndarray, " n"]) -> Float32[np.ndarray, "n D"]:
@@ -60,7 +60,7 @@ def rescored(
     queries: Float[np.ndarray, "Q D"],
     rough: Float32[np.ndarray, "Q C"],
     candidates: Int64[np.ndarray, "Q C"],
-    vectors: Vectors,
+    vectors: ReadVectors,
     k: int,
     similarity: str,
 ) -> ScoresAndRows:
@@ -86,7 +86,7 @@ def _scores(
     queries: Float[np.ndarray, "Q D"],
     candidates: Int64[np.ndarray, "Q C"],
     rough: Float32[np.ndarray, "Q C"],
-    vectors: Vectors,
+    vectors: ReadVectors,
     similarity: str,
 ) -> Float[np.ndarray, "Q C"]:
     """The true scores of each query's candidates, in float64; -inf and NaN in `rough` are kept."""

@@ -96,7 +96,7 @@ class TokenChange:
     special: bool  # whether it stands around a sentence
 
 
-class Correlation(NamedTuple):
+class ChangeCorrelation(NamedTuple):
     """The correlation of two pairs of models over the n most frequent tokens."""
 
     by_n: list[float | None]  # of n = 1, 2, …; None where there is none
@@ -124,7 +124,7 @@ def most_changed(changes: Sequence[TokenChange], count: int = LISTED) -> tuple[l
     return more[:count], less[:count]
 
 
-def correlation(first: Sequence[TokenChange], second: Sequence[TokenChange]) -> Correlation:
+def correlation(first: Sequence[TokenChange], second: Sequence[TokenChange]) -> ChangeCorrelation:
     """argmax_n corr(ssc_1[:n], ssc_2[:n]), eq. 11, with Pearson's correlation.
 
     Tokens are the same by their texts, in the order of the first pair. Special tokens, which vocabularies call
@@ -142,7 +142,7 @@ def correlation(first: Sequence[TokenChange], second: Sequence[TokenChange]) -> 
     if not defined:
         raise UserError("in one of the two pairs of models no token's self-similarity changes; nothing correlates")
     best, best_n = max(defined)  # of equal ones the first
-    return Correlation(by_n, -best_n, best)
+    return ChangeCorrelation(by_n, -best_n, best)
 
 
 def check_enough(tokens: int) -> None:
