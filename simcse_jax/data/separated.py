@@ -166,7 +166,7 @@ def _is_quoted(first: str, lines: Iterator[str], separator: str, *, has_header: 
 
 @dataclasses.dataclass
 class _Evidence:
-    """What records say for quoting."""
+    """The evidence of records for quoting."""
 
     needed: bool = False  # a line of a record has another width by itself
     is_long: bool = False  # a record has several lines

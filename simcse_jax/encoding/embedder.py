@@ -68,7 +68,7 @@ class Embedder:
 
     @property
     def arrays(self) -> Arrays:
-        """What the program of `make_embed` reads."""
+        """The arrays that the program of `make_embed` reads."""
         return {**parameters.sentence_encoder(self.params), **self.copies}
 
     @property

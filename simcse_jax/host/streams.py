@@ -1,4 +1,4 @@
-"""What a command reads and prints: standard input and arguments, in UTF-8; standard output and error.
+"""A command's streams: standard input and arguments, in UTF-8; standard output and error.
 
 Any text can be printed, and a stream that fails is reported in one line.
 """

@@ -178,7 +178,7 @@ def _read_head(
 
 
 def _activation(folder: Path, fields: Mapping[str, Any], labels: int) -> str:
-    """What is applied to the scores: the files' own choice, or else a sigmoid for one label and nothing for several."""
+    """The activation of the scores: the files' own choice, or else a sigmoid for one label and none for several."""
     settings = folder / SETTINGS_FILE
     section = fields.get("sentence_transformers")
     section = section if isinstance(section, dict) else {}

@@ -31,7 +31,7 @@ DOCUMENT_PROMPTS = ("document", "passage", "corpus")  # the names that sentence-
 USUAL_TYPE = "SentenceTransformer"  # the kind of a model whose file has no `model_type`
 
 
-class ModuleKind(enum.StrEnum):
+class Kind(enum.StrEnum):
     """The supported modules, by the names of their classes."""
 
     TRANSFORMER = "Transformer"
@@ -51,7 +51,7 @@ PACKAGES = ("models", "sentence_transformer.modules", "base.modules")
 CLASSES = {
     f"sentence_transformers.{package}.{file}{kind}": kind
     for package in PACKAGES
-    for kind in ModuleKind
+    for kind in Kind
     for file in ("", f"{kind}.", re.sub("(?<=[a-z])(?=[A-Z])", "_", kind).lower() + ".")
 }
 # The switches `pooling_mode_…` of a pooling module, and their poolers, in the order of their concatenation.
@@ -101,7 +101,7 @@ class Modules(NamedTuple):
 class _Entry(NamedTuple):
     """A line of `modules.json`."""
 
-    kind: ModuleKind | None  # None: not supported
+    kind: Kind | None  # None: not supported
     type: str
     path: Path
 
@@ -109,7 +109,7 @@ class _Entry(NamedTuple):
 def transformer_folder(folder: Path) -> Path:
     """The folder of the encoder, which is the first module."""
     first = _listing(folder)[0]
-    if first.kind != ModuleKind.TRANSFORMER:
+    if first.kind != Kind.TRANSFORMER:
         raise UserError(f"{folder / LISTING}: its first module is {first.type}; only Transformer is supported there")
     return first.path
 
@@ -126,16 +126,12 @@ def _transformer_file(folder: Path) -> Path | None:
 def words_folder(folder: Path) -> Path | None:
     """The folder of the word vectors, if they are the first module; None for any other model."""
     first = _listing(folder)[0] if (folder / LISTING).is_file() else None
-    return first.path if first and first.kind == ModuleKind.WORDS else None
+    return first.path if first and first.kind == Kind.WORDS else None
 
 
 def has_modules(folder: Path) -> bool:
     """Whether all modules that are listed are there."""
-    return all(
-        entry.path.is_dir()
-        for entry in _listing(folder)
-        if entry.kind not in (ModuleKind.NORMALIZE, ModuleKind.DROPOUT)
-    )
+    return all(entry.path.is_dir() for entry in _listing(folder) if entry.kind not in (Kind.NORMALIZE, Kind.DROPOUT))
 
 
 def read_modules(folder: Path, size_of_words: int = 0) -> Modules:
@@ -150,17 +146,17 @@ def read_modules(folder: Path, size_of_words: int = 0) -> Modules:
         _check_transformer(first.path)
         config = read_json(first.path / "config.json")
     for entry in entries:
-        if entry.kind in (None, ModuleKind.TRANSFORMER, ModuleKind.WORDS):
+        if entry.kind in (None, Kind.TRANSFORMER, Kind.WORDS):
             raise Unsupported(f"{folder / LISTING}: the module {entry.type} is not supported")
     hidden = size_of_words or int(next((config[name] for name in HIDDEN_SIZES if name in config), 0))
     convolutions, convolution_weights, entries = _read_convolutions(entries, 0 if size_of_words else hidden)
     kinds = [entry.kind for entry in entries]
-    layers, weighted = kinds[:1] == [ModuleKind.LAYERS] and not convolutions, kinds[:1] == [ModuleKind.WORD_WEIGHTS]
+    layers, weighted = kinds[:1] == [Kind.LAYERS] and not convolutions, kinds[:1] == [Kind.WORD_WEIGHTS]
     place = int(layers or weighted)  # of the pooling
-    counts = [kinds.count(kind) for kind in (ModuleKind.POOLING, ModuleKind.LAYERS, ModuleKind.WORD_WEIGHTS)]
-    if ModuleKind.CNN in kinds:
+    counts = [kinds.count(kind) for kind in (Kind.POOLING, Kind.LAYERS, Kind.WORD_WEIGHTS)]
+    if Kind.CNN in kinds:
         raise Unsupported(f"{folder / LISTING}: CNN is supported only directly after Transformer")
-    if counts != [1, layers, weighted] or kinds.index(ModuleKind.POOLING) != place:
+    if counts != [1, layers, weighted] or kinds.index(Kind.POOLING) != place:
         raise Unsupported(
             f"{folder / LISTING}: only one Pooling directly after Transformer, CNN, WeightedLayerPooling or "
             "WordWeights is supported"
@@ -172,15 +168,15 @@ def read_modules(folder: Path, size_of_words: int = 0) -> Modules:
         pooler = read_layers(entries[0].path, pooler)
     if weighted:
         pooler = read_word_weights(entries[0].path, pooler)
-    rest = [entry for entry in entries[place + 1 :] if entry.kind != ModuleKind.DROPOUT]
+    rest = [entry for entry in entries[place + 1 :] if entry.kind != Kind.DROPOUT]
     for entry in rest:
         _check_names(entry.path)
-    normalize = bool(rest) and rest[-1].kind == ModuleKind.NORMALIZE
+    normalize = bool(rest) and rest[-1].kind == Kind.NORMALIZE
     if normalize:
         del rest[-1]
     size = (convolutions.size if convolutions else hidden) * len(pooler.split(JOIN))
     dense: Weights = {}
-    if rest and rest[0].kind == ModuleKind.DENSE and not size_of_words and not convolutions:
+    if rest and rest[0].kind == Kind.DENSE and not size_of_words and not convolutions:
         module, weights = _read_dense(rest[0].path, size)
         if module == Dense("Tanh", hidden, inputs=hidden):
             dense = {"pooler.dense.weight": weights["kernel"].T, "pooler.dense.bias": weights["bias"]}
@@ -191,10 +187,10 @@ def read_modules(folder: Path, size_of_words: int = 0) -> Modules:
 
 def _read_convolutions(entries: list[_Entry], hidden: int) -> tuple[Convolutions | None, Weights, list[_Entry]]:
     """The convolutions that come first, if there are any, their weights, and the modules after them."""
-    if not hidden or not entries or entries[0].kind != ModuleKind.CNN:  # those of word vectors are not read here
+    if not hidden or not entries or entries[0].kind != Kind.CNN:  # those of word vectors are not read here
         return None, {}, entries
     convolutions, weights = read_cnn(entries[0].path, hidden)
-    if entries[1:] and entries[1].kind == ModuleKind.DENSE and is_relu(entries[1].path, convolutions.size):
+    if entries[1:] and entries[1].kind == Kind.DENSE and is_relu(entries[1].path, convolutions.size):
         return dataclasses.replace(convolutions, activation="relu"), weights, entries[2:]
     return convolutions, weights, entries[1:]
 
@@ -269,9 +265,9 @@ def _read_rest(entries: Sequence[_Entry], size: int) -> tuple[tuple[Module, ...]
     for number, entry in enumerate(entries):
         module: Module = Normalize()
         parts: Weights = {}
-        if entry.kind == ModuleKind.DENSE:
+        if entry.kind == Kind.DENSE:
             module, parts = _read_dense(entry.path, size)
-        elif entry.kind == ModuleKind.LAYER_NORM:
+        elif entry.kind == Kind.LAYER_NORM:
             tensors = read_tensors(entry.path, {"norm.weight": (size,), "norm.bias": (size,)})
             module, parts = LayerNorm(inputs=size), {"scale": tensors["norm.weight"], "bias": tensors["norm.bias"]}
         after.append(module)

@@ -11,7 +11,7 @@ from simcse_jax.host.storage import read_json, write_json
 from simcse_jax.host.version import __version__
 from simcse_jax.huggingface.load import NEEDS_MODULES, Pretrained
 from simcse_jax.huggingface.module_folders import CONFIG, cnn_module, pooling_for, relu_module, word_weights_module
-from simcse_jax.huggingface.sentence_transformers import LISTING, POOLING_SWITCHES, SETTINGS_FILE, ModuleKind
+from simcse_jax.huggingface.sentence_transformers import LISTING, POOLING_SWITCHES, SETTINGS_FILE, Kind
 from simcse_jax.huggingface.tokenizer import FILES, MARKER, WORDS_FILE, Tokenizer
 from simcse_jax.huggingface.tokenizer_rules import SPECIAL_TOKENS
 from simcse_jax.huggingface.weight_files import write_safetensors
@@ -24,14 +24,14 @@ from simcse_jax.models.modules import PREFIX as MODULES
 from simcse_jax.models.parameters import WORD_EMBEDDING, subset
 
 TYPES = "sentence_transformers.models"  # all versions of sentence-transformers find their modules here
-CONFIG_FILES = {ModuleKind.CNN: CONFIG}  # of a module's fields; config.json for the others
+CONFIG_FILES = {Kind.CNN: CONFIG}  # of a module's fields; config.json for the others
 PLACES = {"_name_or_path", "name_or_path", "tokenizer_file", "vocab_file", "merges_file", "special_tokens_map_file"}
 
 
-class ModuleFolder(NamedTuple):
+class Saved(NamedTuple):
     """A module of sentence-transformers that comes after the transformer."""
 
-    kind: ModuleKind
+    kind: Kind
     fields: dict[str, Any]  # its config.json
     weights: dict[str, np.ndarray]
 
@@ -61,7 +61,7 @@ def write_model(model: Pretrained, folder: Path) -> None:
     write_json(folder / "sentence_bert_config.json", {"max_seq_length": model.max_length} | lower)
     write_json(folder / SETTINGS_FILE, _settings(model))
     fields: dict[str, Any] = {"architectures": [names.architecture]}
-    if any(module.kind == ModuleKind.LAYERS for module in modules):
+    if any(module.kind == Kind.LAYERS for module in modules):
         fields["output_hidden_states"] = True
     write_encoder_files(model, tokenizer, folder, pooler, model.has_head, **fields)
     _forget_places(folder)
@@ -120,51 +120,45 @@ def _keep_template(path: Path, model: Pretrained, tokenizer: Tokenizer) -> None:
 def _write_words(model: Pretrained, folder: Path) -> None:
     """Word vectors and their average, for sentence-transformers and `load`; transformers has no such model."""
     assert model.vocabulary is not None
-    words = folder / f"0_{ModuleKind.WORDS}"
+    words = folder / f"0_{Kind.WORDS}"
     words.mkdir()
     write_word_embeddings(words, model.vocabulary, np.asarray(model.params[WORD_EMBEDDING]), model.max_length)
     pooling = {"word_embedding_dimension": model.config.hidden_size, "pooling_mode_mean_tokens": True}
-    _write_modules(
-        [ModuleFolder(ModuleKind.POOLING, pooling, {}), *_modules_after(model)], folder, (words.name, ModuleKind.WORDS)
-    )
+    _write_modules([Saved(Kind.POOLING, pooling, {}), *_modules_after(model)], folder, (words.name, Kind.WORDS))
     write_json(folder / SETTINGS_FILE, _settings(model))
     write_json(folder / MARKER, {"pooler": model.pooler, "head": False, "version": __version__})
 
 
-def _modules(
-    model: Pretrained, tokenizer: Tokenizer, pooler: str, tensors: dict[str, np.ndarray]
-) -> list[ModuleFolder]:
+def _modules(model: Pretrained, tokenizer: Tokenizer, pooler: str, tensors: dict[str, np.ndarray]) -> list[Saved]:
     modules = []
     size: dict[str, Any] = {"word_embedding_dimension": model.config.token_size}
     if model.config.convolutions:
-        modules.append(
-            ModuleFolder(ModuleKind.CNN, *cnn_module(model.config.convolutions, model.config.hidden_size, model.params))
-        )
+        modules.append(Saved(Kind.CNN, *cnn_module(model.config.convolutions, model.config.hidden_size, model.params)))
         if model.config.convolutions.activation == "relu":
-            modules.append(ModuleFolder(ModuleKind.DENSE, *relu_module(model.config.convolutions)))
+            modules.append(Saved(Kind.DENSE, *relu_module(model.config.convolutions)))
     layers = model.config.num_layers
     over_tokens, weights = pooling_for(pooler, layers)
     if weights is not None:
         fields = size | {"layer_start": 0, "num_hidden_layers": layers}
-        modules.append(ModuleFolder(ModuleKind.LAYERS, fields, {"layer_weights": weights}))
+        modules.append(Saved(Kind.LAYERS, fields, {"layer_weights": weights}))
     if over_tokens == MASK_TOKEN:
         assert tokenizer.mask_token is not None  # the pooler needs one
         words = word_weights_module(tokenizer.vocabulary(model.config.vocab_size), tokenizer.mask_token)
-        modules.append(ModuleFolder(ModuleKind.WORD_WEIGHTS, *words))
+        modules.append(Saved(Kind.WORD_WEIGHTS, *words))
         over_tokens = "avg"
     switches = {f"pooling_mode_{name}": stands_for == over_tokens for name, stands_for in POOLING_SWITCHES.items()}
     include = {} if model.include_prompt else {"include_prompt": False}
-    modules.append(ModuleFolder(ModuleKind.POOLING, size | switches | include, {}))
+    modules.append(Saved(Kind.POOLING, size | switches | include, {}))
     if model.has_head:
         fields = {"in_features": model.config.hidden_size, "out_features": model.config.hidden_size, "bias": True}
         fields |= {"activation_function": "torch.nn.modules.activation.Tanh"}
         pooling_layer = NAMES[model.config.model_type].pooler
         dense = {f"linear.{part}": tensors[f"{pooling_layer}.{part}"] for part in ("weight", "bias")}
-        modules.append(ModuleFolder(ModuleKind.DENSE, fields, dense))
+        modules.append(Saved(Kind.DENSE, fields, dense))
     return [*modules, *_modules_after(model)]
 
 
-def _modules_after(model: Pretrained) -> list[ModuleFolder]:
+def _modules_after(model: Pretrained) -> list[Saved]:
     """The modules after pooler and head."""
     modules = []
     for number, module in enumerate(model.config.modules):
@@ -176,13 +170,13 @@ def _modules_after(model: Pretrained) -> list[ModuleFolder]:
             fields |= {"use_residual": True} if module.residual else {}
             names = {"kernel": "linear.weight", "bias": "linear.bias", "residual": "residual.weight"}
             tensors = {names[name]: np.ascontiguousarray(value.T) for name, value in weights.items()}
-            modules.append(ModuleFolder(ModuleKind.DENSE, fields, tensors))
+            modules.append(Saved(Kind.DENSE, fields, tensors))
         elif isinstance(module, LayerNorm):
             tensors = {"norm.weight": weights["scale"], "norm.bias": weights["bias"]}
-            modules.append(ModuleFolder(ModuleKind.LAYER_NORM, {"dimension": module.inputs}, tensors))
+            modules.append(Saved(Kind.LAYER_NORM, {"dimension": module.inputs}, tensors))
         else:
-            modules.append(ModuleFolder(ModuleKind.NORMALIZE, {}, {}))
-    return modules + ([ModuleFolder(ModuleKind.NORMALIZE, {}, {})] if model.normalize else [])
+            modules.append(Saved(Kind.NORMALIZE, {}, {}))
+    return modules + ([Saved(Kind.NORMALIZE, {}, {})] if model.normalize else [])
 
 
 def _settings(model: Pretrained) -> dict[str, Any]:
@@ -193,9 +187,7 @@ def _settings(model: Pretrained) -> dict[str, Any]:
     return fields | ({"truncate_dim": settings.truncate_dim} if settings.truncate_dim else {})
 
 
-def _write_modules(
-    modules: list[ModuleFolder], folder: Path, first: tuple[str, ModuleKind] = ("", ModuleKind.TRANSFORMER)
-) -> None:
+def _write_modules(modules: list[Saved], folder: Path, first: tuple[str, Kind] = ("", Kind.TRANSFORMER)) -> None:
     """Writes a folder for each module, and `modules.json`; the transformer, its first one, is the folder itself."""
     listing = [first]
     for number, module in enumerate(modules, 1):

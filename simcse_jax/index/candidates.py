@@ -31,7 +31,7 @@ from simcse_jax.vectors.similarity import PRODUCTS, norm_order, similarities
 RESCORE = 4  # candidates per result; docs/background/search.md says how many of the nearest rows this finds
 CODES = ("int8", "binary")
 
-ScoresAndRows = tuple[Float32[np.ndarray, "Q K"], Int64[np.ndarray, "Q K"]]
+Scored = tuple[Float32[np.ndarray, "Q K"], Int64[np.ndarray, "Q K"]]
 ReadVectors = Callable[[Int64[np.ndarray, " n"]], Float32[np.ndarray, "n D"]]  # of rows, in ascending order; -1: any
 FACTOR, LEAST, MOST = 4, 64, 1024  # candidates of 16 bits: FACTOR · k, at least LEAST, at most MOST if repeated
 
@@ -63,7 +63,7 @@ def rescored(
     vectors: ReadVectors,
     k: int,
     similarity: str,
-) -> ScoresAndRows:
+) -> Scored:
     """The best k of each query's candidates.
 
     Args:
@@ -106,7 +106,7 @@ def refined_top_k(
     placed: Placed,
     recall_target: float | None = None,
     similarity: str = "dot",
-) -> ScoresAndRows:
+) -> Scored:
     """As `top_k`, and as exact, with 16-bit vectors on the devices.
 
     A query whose candidates are not proven to include the best rows is repeated with eight times as many, up to `MOST`.

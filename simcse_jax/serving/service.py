@@ -1,4 +1,4 @@
-"""What a server computes, without HTTP: embeddings, the nearest sentences of an index, scores of documents."""
+"""The computations of a server, without HTTP: embeddings, the nearest sentences of an index, scores of documents."""
 
 import asyncio
 import dataclasses
@@ -78,7 +78,7 @@ class Ranked(NamedTuple):
 
 
 class SearchAnswer(NamedTuple):
-    """What was found for a request's queries."""
+    """The results of a request's queries."""
 
     results: list[list[Result]]
     tokens: int
@@ -177,7 +177,7 @@ class Service:
 
     @property
     def failure(self) -> BaseException | None:
-        """What ended a worker; without it, requests would wait in vain."""
+        """The error that ended a worker, so that requests do not wait in vain."""
         return next((batcher.failure for batcher in self._batchers if batcher.failure), None)
 
     def warm(self) -> None:

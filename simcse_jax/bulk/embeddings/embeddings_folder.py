@@ -109,7 +109,7 @@ def _counted(source: int) -> str:
 
 
 class Facts(NamedTuple):
-    """What a block's file says of itself."""
+    """The facts in a block's file."""
 
     plan: str  # the block's
     row: int  # the block's

@@ -44,7 +44,7 @@ class Share(NamedTuple):
 
 
 class Job(NamedTuple):
-    """What every host needs to know."""
+    """The facts that every host needs."""
 
     place: str  # the command's working directory, for relative names
     folder: str

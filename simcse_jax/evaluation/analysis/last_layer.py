@@ -35,7 +35,7 @@ class EmbedWithLayers(Interface):
 
 
 class Sample(NamedTuple):
-    """What is measured on."""
+    """The data that is measured."""
 
     sentences: list[str]  # N, for all but alignment
     positives: list[tuple[str, str]]  # P pairs of sentences of the same meaning, for alignment; there may be none

@@ -1,4 +1,4 @@
-"""What changes for sentences: how alike unrelated and related ones are, where they lie, and the pairs themselves."""
+"""Changes of sentences: how alike unrelated and related ones are, where they lie, and the pairs themselves."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple

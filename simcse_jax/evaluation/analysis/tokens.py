@@ -161,7 +161,7 @@ def _pearson(x: np.ndarray, y: np.ndarray) -> float | None:
 
 @runtime_checkable
 class TokenEncoder(Interface):
-    """What the analysis needs of a model; `simcse_jax.encoding.tokens` has one."""
+    """A model as the analysis needs it; `simcse_jax.encoding.tokens` has one."""
 
     def tokenize(self, sentences: Sequence[str]) -> tuple[list[tuple[np.ndarray, np.ndarray]], int]:
         """Each sentence's token ids and their words' numbers (T,), −1 for a special token; how many were cut."""
@@ -182,7 +182,7 @@ class Units(NamedTuple):
 
 
 class Survey(NamedTuple):
-    """What a model's tokenizer makes of the data."""
+    """The data as a model's tokenizer splits it."""
 
     protocol: Protocol
     sentences: list[str]  # N, those that are measured
