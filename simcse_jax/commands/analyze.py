@@ -21,7 +21,7 @@ from simcse_jax.host.outputs import output_folder, printing
 from simcse_jax.host.storage import Folder, as_path, local_path
 
 if TYPE_CHECKING:
-    from simcse_jax.evaluation.analysis.inputs import Data
+    from simcse_jax.evaluation.analysis.inputs import SpaceData
     from simcse_jax.runs.dynamics import Point
     from simcse_jax.simcse import SimCSE
 
@@ -271,7 +271,7 @@ def analyze_rank(args: Namespace, models: Models, output: Path) -> None:
             ranks[label] = rank.Ranks(models.names[label], embeddings.shape[1], measured)
             say(f"\n{label}, {embeddings.shape[1]} dimensions\n{rank.table(ranks[label])}")
         names = rank.write(ranks, output, data=data, about=about, versions=versions())
-        say(f"\n{rank.in_short(ranks)}\n\n{output}: {', '.join(names)}")
+        say(f"\n{rank.summarize(ranks)}\n\n{output}: {', '.join(names)}")
 
 
 def analyze_runs(args: Namespace, protocol: Protocol, output: Path) -> None:
@@ -305,7 +305,7 @@ def analyze_runs(args: Namespace, protocol: Protocol, output: Path) -> None:
 def measure_runs(
     args: Namespace,
     protocol: Protocol,
-    data: "Data",
+    data: "SpaceData",
     folders: dict[str, Folder],
     labels: dict[str, str],
     say: Callable[[str], None],

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from simcse_jax.commands.command_line import MODEL, Parser, add_pooler, warnings_in_a_line
 from simcse_jax.errors import UserError, reason, require
 from simcse_jax.host.ports import LOCAL, bind, is_local
-from simcse_jax.serving.demo_guard import Names, launch_options
+from simcse_jax.serving.demo_guard import HostNames, launch_options
 
 if TYPE_CHECKING:
     from simcse_jax.simcse import SimCSE
@@ -75,7 +75,7 @@ def main() -> None:
             model.build_index(sentences)
             count = len(sentences)
         model.search(sentences[0])  # compiles the program of a single query
-    names = Names(args.host, args.allow_host)
+    names = HostNames(args.host, args.allow_host)
     serve(models, count, sentences, args.host, port, names, args.share)
 
 
@@ -109,7 +109,7 @@ def examples_of(sentences: Sequence[str]) -> list[str]:
 
 
 def serve(
-    models: "dict[str, SimCSE]", count: int, sentences: list[str], host: str, port: int, names: Names, share: bool
+    models: "dict[str, SimCSE]", count: int, sentences: list[str], host: str, port: int, names: HostNames, share: bool
 ) -> None:
     """Serves the page until it is interrupted. It answers to `names` only.
 

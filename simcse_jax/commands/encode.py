@@ -38,7 +38,7 @@ from simcse_jax.host.outputs import RESUMED, output_file, output_folder
 from simcse_jax.host.storage import Folder, is_remote, local_path
 
 if TYPE_CHECKING:
-    from simcse_jax.bulk.embeddings.encoder import Options
+    from simcse_jax.bulk.embeddings.encoder import EncodingOptions
     from simcse_jax.data.sentences import SentenceFiles
     from simcse_jax.vectors.quantization import Ranges
 
@@ -107,7 +107,7 @@ def encode(
     Raises:
       UserError: for any mistake in the options, the data or the model.
     """
-    from simcse_jax.bulk.embeddings.encoder import Options
+    from simcse_jax.bulk.embeddings.encoder import EncodingOptions
 
     named = output.endswith("/") or is_remote(output)
     into_folder = bool(output) and (named or (not output.lower().endswith(KINDS) and local_path(output).is_dir()))
@@ -119,7 +119,7 @@ def encode(
         raise UserError("--ranges: does not go with --calibration; leave one of them out")
     if tokens:
         _check_tokens(output, into_folder, output_dtype, parts, normalize, truncate_dim)
-    options = Options(
+    options = EncodingOptions(
         model=model,
         pooler=pooler,
         num_layers=num_layers,
@@ -175,7 +175,7 @@ def _check_tokens(
         raise UserError(f"--tokens: writes .parquet, or a folder; {output} has rows of one length")
 
 
-def _check_part(part: int | None, parts: int, options: "Options") -> int:
+def _check_part(part: int | None, parts: int, options: "EncodingOptions") -> int:
     """The part to encode."""
     if parts > 1 and options.output_dtype in WITH_RANGES and options.ranges is None:
         raise UserError(f"--parts: all need the same ranges of {options.output_dtype}; give --ranges or --calibration")
@@ -195,16 +195,16 @@ def _read_ranges(ranges: str | None, calibration: str | None) -> "Ranges | None"
     if calibration is None:
         return None
     from simcse_jax.index.embedding_files import EmbeddingFiles
-    from simcse_jax.vectors.quantization import merged, ranges_of
+    from simcse_jax.vectors.quantization import merge_ranges, ranges_of
 
-    return merged(ranges_of(batch.embeddings) for batch in EmbeddingFiles(calibration).batches())
+    return merge_ranges(ranges_of(batch.embeddings) for batch in EmbeddingFiles(calibration).batches())
 
 
 def encode_into_folder(
     data: str,
     output: str,
     column: str | None,
-    options: "Options",
+    options: "EncodingOptions",
     block_rows: int,
     keep_text: bool,
     engine: str,
@@ -214,7 +214,7 @@ def encode_into_folder(
     """Makes the blocks of the folder that are missing."""
     from simcse_jax.bulk.embeddings.blocks import encode_here
     from simcse_jax.bulk.embeddings.embeddings_folder import make_plan
-    from simcse_jax.bulk.embeddings.encoder import Encoder
+    from simcse_jax.bulk.embeddings.encoder import RowEncoder
     from simcse_jax.bulk.embeddings.on_ray import connected, encode_on_ray
     from simcse_jax.data.corpus.plan import expand
     from simcse_jax.data.corpus.shared_folder import enter, leave
@@ -227,7 +227,7 @@ def encode_into_folder(
             import jax
 
             jax.config.update("jax_platforms", "cpu")  # accelerators are the actors'
-        encoder = Encoder(options)
+        encoder = RowEncoder(options)
         plan = make_plan(sources, column, encoder.about(), block_rows, keep_text)
         enter(folder, plan, "that of other embeddings")
         try:
@@ -277,7 +277,7 @@ def _is_in(file: Path, folder: Folder) -> bool:
     return os.path.dirname(os.path.realpath(file)) == os.path.realpath(folder)
 
 
-def say_build(output: str, options: "Options", maker: dict[str, Any] | None) -> None:
+def say_build(output: str, options: "EncodingOptions", maker: dict[str, Any] | None) -> None:
     """Says how an index is built of what was written, where one can be; `maker` is the model that it is for."""
     if maker is None or options.tokens or options.output_dtype in SMALL:
         return
@@ -325,7 +325,7 @@ def encode_file(
     first: int,
     end: int,
     fingerprint: str,
-    options: "Options",
+    options: "EncodingOptions",
     save_every: int,
 ) -> dict[str, Any] | None:
     """Encodes the rows from `first` up to, but without, `end` that are not done yet, and writes the output.
@@ -333,12 +333,12 @@ def encode_file(
     Returns:
       The model's identity for an index; None where there can be none.
     """
-    from simcse_jax.bulk.embeddings.encoder import Encoder
+    from simcse_jax.bulk.embeddings.encoder import RowEncoder
     from simcse_jax.bulk.resumable import PartialEmbeddings
     from simcse_jax.host.progress import Progress
     from simcse_jax.vectors.quantization import Clipped, Quantization, dtype_of
 
-    encoder = Encoder(options)
+    encoder = RowEncoder(options)
     about = {"--data": fingerprint, **encoder.about(), "--save-every": save_every}
     embeddings = PartialEmbeddings(output, end - first, dtype_of(options.output_dtype), about)
     if embeddings.done:
@@ -365,17 +365,17 @@ def encode_file(
     return maker
 
 
-def encode_tokens(sentences: "SentenceFiles", output: Path, rows: int, options: "Options") -> None:
+def encode_tokens(sentences: "SentenceFiles", output: Path, rows: int, options: "EncodingOptions") -> None:
     """Writes the embeddings of the tokens of all rows, whole or not at all; after a kill, they are made again."""
     import pyarrow.parquet
 
     from simcse_jax.bulk.embeddings.blocks import schema_of_tokens, write_tokens
-    from simcse_jax.bulk.embeddings.encoder import Encoder
+    from simcse_jax.bulk.embeddings.encoder import RowEncoder
     from simcse_jax.errors import why
     from simcse_jax.host.progress import Progress
     from simcse_jax.host.storage import replacing_file
 
-    encoder = Encoder(options)
+    encoder = RowEncoder(options)
     schema = schema_of_tokens(encoder.dimension, np.dtype(options.output_dtype), texts=True)
     try:
         with replacing_file(output) as file, Progress(rows) as bar:

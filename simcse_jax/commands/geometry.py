@@ -35,12 +35,12 @@ from simcse_jax.host.storage import as_path, local_path
 from simcse_jax.tasks import MEASURES, POSTPROCESSING, RETRIEVAL, TASKS
 
 if TYPE_CHECKING:
-    from simcse_jax.evaluation.analysis.sentences import Sample
+    from simcse_jax.evaluation.analysis.sentences import SentenceSample
     from simcse_jax.evaluation.analysis.spectrum import Spectrum
     from simcse_jax.evaluation.convergence import Curve
     from simcse_jax.evaluation.evaluator import Encode
     from simcse_jax.evaluation.geometry import Geometry
-    from simcse_jax.evaluation.geometry_pictures import Place
+    from simcse_jax.evaluation.geometry_pictures import PlanePoint
     from simcse_jax.evaluation.postprocess import Postprocess
     from simcse_jax.evaluation.sts import Pairs
     from simcse_jax.simcse import SimCSE
@@ -64,7 +64,7 @@ class Measure(NamedTuple):
     """Measures encoders, and keeps the embeddings that the report compares."""
 
     pairs: "Pairs"
-    sample: "Sample"  # of their sentences
+    sample: "SentenceSample"  # of their sentences
     embeddings: dict[str, np.ndarray]  # of the sample, by the models' labels
     changes: list[tuple[str, str]]  # the labels of a model and of the one before
 
@@ -133,7 +133,7 @@ def draw_records(runs: Mapping[str, str], say: Callable[[str], None]) -> Found:
             f"--runs: the label {repeated} is given to runs that differ in more than their seed, or not in it"
         )
     curves: dict[str, Curve] = {}
-    places: dict[str, list[Place]] = {}
+    places: dict[str, list[PlanePoint]] = {}
     spectra: dict[str, dict[int, Spectrum]] = {}
     facts: dict[str, Any] = {}
     for first, names in records.groups.items():
@@ -293,7 +293,7 @@ def measure_models(
         prompt = {"prompt": args.prompt, "prompt_name": args.prompt_name}
         encode = functools.partial(encoder.encode, show_progress_bar=True, **prompt)
         with doing(label):
-            embed = postprocess.applied(encode, data.fit_on.get(model.postprocess))
+            embed = postprocess.transformed(encode, data.fit_on.get(model.postprocess))
             for_task = getattr(embed, "for_task", None)
             measured = measure(for_task(sts.DEVELOPMENT, data.pairs) if for_task else embed, label)
             results = by_task(sts.evaluate, embed, data.tasks) if data.tasks else {}
@@ -309,12 +309,12 @@ def measure_models(
 
 def measure_runs(
     runs: Mapping[str, str], measure: Measure, batch_size: int, say: Callable[[str], None]
-) -> "tuple[dict[str, list[Place]], dict[str, Any]]":
+) -> "tuple[dict[str, list[PlanePoint]], dict[str, Any]]":
     """Measures each kept checkpoint of each run: the places, and the facts to write, by the runs' labels."""
-    from simcse_jax.evaluation.geometry_pictures import Place
+    from simcse_jax.evaluation.geometry_pictures import PlanePoint
     from simcse_jax.runs.dynamics import checkpoint_encoders
 
-    found: dict[str, list[Place]] = {}
+    found: dict[str, list[PlanePoint]] = {}
     facts = {}
     shown = [label or name for label, name in zip(runs.values(), short_names(list(runs)), strict=True)]
     for name, label in zip(runs, unique(shown, list(runs)), strict=True):
@@ -323,7 +323,7 @@ def measure_runs(
             names.append(f"{label}, step {kept.step}")
             with doing(names[-1]):
                 measured = measure(kept.embed.with_progress, names[-1], kept.temperature)
-            found[label].append(Place(kept.step, measured.alignment, measured.uniformity, measured))
+            found[label].append(PlanePoint(kept.step, measured.alignment, measured.uniformity, measured))
             checkpoints.append({"step": kept.step, **measured.numbers()})
             say(line(names[-1], measured))
         for between in names[1:-1]:  # the report compares the ends

@@ -187,7 +187,8 @@ def _answers(
 
             count = candidates or max(CANDIDATES, top_k)
             results = [
-                reranked(judge, queries, model.search(queries, count, **options), top_k, threshold) for model in models
+                reranked(judge.score_of_each, queries, model.search(queries, count, **options), top_k, threshold)
+                for model in models
             ]
         return list(zip(queries, zip(*results, strict=True), strict=True))
 
@@ -307,4 +308,4 @@ def _in_memory(model: "SimCSE") -> "Index":
 
 def _typed() -> Iterator[list[str]]:
     """Queries from standard input, a line each; after its end the results are written."""
-    return ([line] for line in streams.typed("query: ") if line.strip())
+    return ([line] for line in streams.read_typed_lines("query: ") if line.strip())

@@ -62,14 +62,14 @@ def main() -> None:
         raise UserError(f"--index {args.index}: no such folder")
     with bind(args.host, args.port) as bound:
         from simcse_jax.serving.app import App
-        from simcse_jax.serving.demo_guard import Names
+        from simcse_jax.serving.demo_guard import HostNames
         from simcse_jax.serving.guard import Guard
         from simcse_jax.serving.prometheus import Metrics
 
         metrics = Metrics()
         service = service_of(args, limits, metrics)
         app = App(service, metrics, lambda: print(f"ready after {time.monotonic() - started:.1f} s", flush=True))
-        names = Names(args.host, args.allow_host) if key is None else None
+        names = HostNames(args.host, args.allow_host) if key is None else None
         guarded = Guard(app.asgi, limits, metrics, app.paths, key, names)
         where = "this machine alone" if local else "all who can reach this machine"
         asked = f"the key of {KEY}" if key else "no key"
@@ -181,7 +181,7 @@ def service_of(args: argparse.Namespace, limits: "Limits", metrics: "Metrics") -
         search=search,
         query_prompt="query" if "query" in model.prompts else None,
         reranker=reranker,
-        observe=metrics.encoded,
+        observe=metrics.count_batch,
     )
 
 

@@ -33,7 +33,7 @@ from jaxtyping import Bool, Float, Int, Int64, Shaped
 
 from simcse_jax.errors import UserError
 from simcse_jax.evaluation import early_stopping, logistic, sts
-from simcse_jax.evaluation.evaluator import Embed, Encode, by_task, encode_once, titled
+from simcse_jax.evaluation.evaluator import Embed, Encode, by_task, encode_once, with_titles
 from simcse_jax.evaluation.transfer_files import FOLDS, Task
 from simcse_jax.host.progress import Progress
 from simcse_jax.tasks import GRIDS, PROTOCOLS, TRANSFER
@@ -58,7 +58,7 @@ class Fold(NamedTuple):
         return len(self.inner) == 1
 
 
-class Chosen(NamedTuple):
+class FoldResult(NamedTuple):
     """The development accuracy of each of a fold's C regularizations, and the class of each row by the best one."""
 
     development: Float[np.ndarray, " C"]
@@ -78,9 +78,9 @@ def stratified_folds(labels: Shaped[np.ndarray, " N"], count: int = FOLDS, seed:
     shares = [np.bincount(ordered[fold::count], minlength=len(first)) for fold in range(count)]
     folds = np.empty(len(labels), np.int64)
     for number, share in enumerate(np.transpose(shares)):
-        own = np.repeat(np.arange(count), share)
-        generator.shuffle(own)
-        folds[by_appearance == number] = own
+        fold_numbers = np.repeat(np.arange(count), share)
+        generator.shuffle(fold_numbers)
+        folds[by_appearance == number] = fold_numbers
     return folds
 
 
@@ -159,7 +159,7 @@ def _choose(accuracies: Sequence[Float[np.ndarray, " C"]]) -> tuple[Float[np.nda
 
 def _converged(
     inputs: Float[np.ndarray, "N D"], labels: Int[np.ndarray, " N"], folds: Sequence[Fold]
-) -> Iterator[Chosen]:
+) -> Iterator[FoldResult]:
     """By scikit-learn's protocol; all fits of all folds are solved together."""
     present = np.unique(labels[folds[0].train])
     numbers = np.where(np.isin(labels, present), np.searchsorted(present, labels), -1)  # -1: never predicted
@@ -170,32 +170,32 @@ def _converged(
     for fold in folds:
         outer = next(predictions)  # (C, N)
         right = [next(predictions)[:, held_out] == numbers[held_out] for _, held_out in fold.inner]
-        development, best = _choose([each.mean(axis=1, dtype=np.float64) for each in right])
-        yield Chosen(development, best, present[outer[best]])
+        development, best = _choose([is_right.mean(axis=1, dtype=np.float64) for is_right in right])
+        yield FoldResult(development, best, present[outer[best]])
 
 
 def _early_stopped(
     inputs: Float[np.ndarray, "N D"], labels: Int[np.ndarray, " N"], folds: Sequence[Fold], classes: int, protocol: str
-) -> Iterator[Chosen]:
+) -> Iterator[FoldResult]:
     """By a protocol of SentEval's PyTorch classifier."""
     grid, settings = GRIDS[protocol], early_stopping.SETTINGS[protocol]
-    inner = [[early_stopping.given(*masks) for masks in fold.inner] for fold in folds]
-    outer = [early_stopping.drawn(fold.train) for fold in folds if not fold.has_development_set]
+    inner = [[early_stopping.masked_split(*masks) for masks in fold.inner] for fold in folds]
+    outer = [early_stopping.random_split(fold.train) for fold in folds if not fold.has_development_set]
     classifier = early_stopping.Classifier(inputs, labels, classes, [*itertools.chain(*inner), *outer], settings)
     with Progress(sum(map(len, inner)) + len(outer), "fits", shown=jax.process_index() == 0) as bar:
 
-        def fit(split: early_stopping.Split, penalties: Sequence[float]) -> early_stopping.Fitted:
+        def fit(split: early_stopping.RowSplit, penalties: Sequence[float]) -> early_stopping.Fitted:
             fitted = classifier.fit(split, penalties)
             bar.advance()
             return fitted
 
         for number, fold in enumerate(folds):
             fitted = [fit(split, grid) for split in inner[number]]
-            development, best = _choose([each.accuracy for each in fitted])
+            development, best = _choose([classifier.accuracy for classifier in fitted])
             if fold.has_development_set:
-                yield Chosen(development, best, fitted[0].predicted[best])  # a second training would be the same
+                yield FoldResult(development, best, fitted[0].predicted[best])  # a second training would be the same
             else:
-                yield Chosen(development, best, fit(outer[number], [grid[best]]).predicted[0])
+                yield FoldResult(development, best, fit(outer[number], [grid[best]]).predicted[0])
 
 
 def fold_count(protocol: str) -> int:
@@ -226,7 +226,7 @@ def evaluate(encode: Encode, tasks: dict[str, Task], *, protocol: str = "sklearn
       folds. `examples` are those that were scored; the folds are the results of `score`.
     """
     results = {}
-    for name, task in titled(tasks):
+    for name, task in with_titles(tasks):
         folds = make_folds(task, fold_count(protocol))
         scored = score(features(encode, task), task.labels, folds, protocol, task.classes)
         shown = [{key: value for key, value in fold.items() if key != "f1" or name == "MRPC"} for fold in scored]

@@ -31,8 +31,8 @@ from simcse_jax.vectors.similarity import PRODUCTS, norm_order, similarities
 RESCORE = 4  # candidates per result; docs/background/search.md says how many of the nearest rows this finds
 CODES = ("int8", "binary")
 
-Found = tuple[Float32[np.ndarray, "Q K"], Int64[np.ndarray, "Q K"]]
-Vectors = Callable[[Int64[np.ndarray, " n"]], Float32[np.ndarray, "n D"]]  # of rows, in ascending order; -1: any
+Scored = tuple[Float32[np.ndarray, "Q K"], Int64[np.ndarray, "Q K"]]
+ReadVectors = Callable[[Int64[np.ndarray, " n"]], Float32[np.ndarray, "n D"]]  # of rows, in ascending order; -1: any
 FACTOR, LEAST, MOST = 4, 64, 1024  # candidates of 16 bits: FACTOR · k, at least LEAST, at most MOST if repeated
 
 
@@ -43,15 +43,15 @@ def quantization_for(precision: str, dimension: int, ranges: Ranges | None) -> Q
     return Quantization("int8", dimension, ranges) if precision == "int8" else Quantization("ubinary", dimension)
 
 
-def vectors_in(blocks: Sequence[Block], quantization: Quantization | None = None) -> Vectors:
+def vectors_in(blocks: Sequence[Block], quantization: Quantization | None = None) -> ReadVectors:
     """A function that reads rows of blocks on the host, decoded to float32."""
 
     def read(rows: Int64[np.ndarray, " n"]) -> Float32[np.ndarray, "n D"]:
         ends = [block.first + block.count for block in blocks]
         parts = np.split(rows, np.searchsorted(rows, ends[:-1]))
         stored = [np.asarray(block.rows)[part - block.first] for part, block in zip(parts, blocks, strict=True)]
-        found = np.concatenate(stored)
-        return found if quantization is None else quantization.decode(found)
+        encoded = np.concatenate(stored)
+        return encoded if quantization is None else quantization.decode(encoded)
 
     return read
 
@@ -60,10 +60,10 @@ def rescored(
     queries: Float[np.ndarray, "Q D"],
     rough: Float32[np.ndarray, "Q C"],
     candidates: Int64[np.ndarray, "Q C"],
-    vectors: Vectors,
+    vectors: ReadVectors,
     k: int,
     similarity: str,
-) -> Found:
+) -> Scored:
     """The best k of each query's candidates.
 
     Args:
@@ -78,15 +78,15 @@ def rescored(
     exact = np.concatenate([_scores(queries[at], candidates[at], rough[at], vectors, similarity) for at in parts])
     descending = np.where(np.isnan(exact), -np.inf, -exact).astype(np.float32)  # NaN comes first
     order = np.lexsort((candidates, descending))[:, :k]  # by score, then by row
-    found = np.take_along_axis(exact, order, axis=1).astype(np.float32)
-    return found, np.take_along_axis(candidates, order, axis=1)
+    scores = np.take_along_axis(exact, order, axis=1).astype(np.float32)
+    return scores, np.take_along_axis(candidates, order, axis=1)
 
 
 def _scores(
     queries: Float[np.ndarray, "Q D"],
     candidates: Int64[np.ndarray, "Q C"],
     rough: Float32[np.ndarray, "Q C"],
-    vectors: Vectors,
+    vectors: ReadVectors,
     similarity: str,
 ) -> Float[np.ndarray, "Q C"]:
     """The true scores of each query's candidates, in float64; -inf and NaN in `rough` are kept."""
@@ -94,8 +94,8 @@ def _scores(
     rows = vectors(wanted)
     name = "dot" if similarity == "cosine" else similarity  # both have unit length already
     exact = np.empty(candidates.shape)
-    for query, (own, found) in enumerate(zip(places.reshape(candidates.shape), exact, strict=True)):
-        found[:] = similarities(queries[None, query].astype(np.float64), rows[own].astype(np.float64), name)[0]
+    for query, (row, query_scores) in enumerate(zip(places.reshape(candidates.shape), exact, strict=True)):
+        query_scores[:] = similarities(queries[None, query].astype(np.float64), rows[row].astype(np.float64), name)[0]
     return np.where(np.isfinite(rough), exact, rough)
 
 
@@ -106,7 +106,7 @@ def refined_top_k(
     placed: Placed,
     recall_target: float | None = None,
     similarity: str = "dot",
-) -> Found:
+) -> Scored:
     """As `top_k`, and as exact, with 16-bit vectors on the devices.
 
     A query whose candidates are not proven to include the best rows is repeated with eight times as many, up to `MOST`.
@@ -123,20 +123,20 @@ def refined_top_k(
     """
     scores = np.full((len(queries), k), -np.inf, np.float32)
     rows = np.zeros((len(queries), k), np.int64)
-    left, count = np.arange(len(queries)), max(FACTOR * k, LEAST)
+    unproven, count = np.arange(len(queries)), max(FACTOR * k, LEAST)
     errors = bounds(queries, placed.longest(blocks, similarity), placed.storage, similarity)
-    while len(left) and count <= max(FACTOR * k, MOST):
-        asked = queries[left]
+    while len(unproven) and count <= max(FACTOR * k, MOST):
+        asked = queries[unproven]
         rough, candidates = top_k(asked, placed.blocks(blocks), count, placed.mesh, recall_target, similarity)
-        exact, rows[left] = rescored(asked, rough, candidates, vectors_in(blocks), k, similarity)
-        scores[left] = exact
-        proven = exact[:, -1] > rough[:, -1] + errors[left]
+        exact, rows[unproven] = rescored(asked, rough, candidates, vectors_in(blocks), k, similarity)
+        scores[unproven] = exact
+        proven = exact[:, -1] > rough[:, -1] + errors[unproven]
         # With fewer rows than candidates, all rows are candidates. The caller reports NaN.
         proven |= np.isneginf(rough[:, -1]) | ~(rough < np.inf).all(axis=1)
-        left = left[~proven] if recall_target is None else left[:0]
+        unproven = unproven[~proven] if recall_target is None else unproven[:0]
         count *= 8
-    if len(left):
-        scores[left], rows[left] = top_k(queries[left], blocks, k, placed.mesh, None, similarity)
+    if len(unproven):
+        scores[unproven], rows[unproven] = top_k(queries[unproven], blocks, k, placed.mesh, None, similarity)
     return scores, rows
 
 

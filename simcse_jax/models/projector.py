@@ -29,8 +29,8 @@ class Projector(NamedTuple):
 
 
 def read_projector(fields: Any) -> Projector | None:
-    """The projector of `config.projector`, or of that section in a `run.json`; None without widths, as of old."""
-    if not fields.get("widths"):
+    """The projector of `config.projector`, or of that section in a `run.json`; None without widths."""
+    if not fields["widths"]:
         return None
     return Projector(tuple(fields["widths"].split(",")), *(fields[name] for name in Projector._fields[1:]))
 

@@ -37,7 +37,7 @@ class SentenceEncoder(nnx.Module):
             {name: nnx.Param(jnp.zeros(shape)) for name, shape in arithmetic.shapes(module).items()}
             for module in config.modules
         ]
-        self.modules = nnx.List([nnx.Dict(own) for own in weights])
+        self.modules = nnx.List([nnx.Dict(module_weights) for module_weights in weights])
 
     def __call__(
         self,
@@ -68,7 +68,7 @@ class SentenceEncoder(nnx.Module):
         first_only: bool = False,
         **options: Any,
     ) -> tuple[Float[Array, "B _ _E"], ...]:
-        """What the pooler reads: all hidden states, or what the convolutions make of the last ones.
+        """The pooler's input: all hidden states, or the convolutions of the last ones.
 
         The arguments are those of `Encoder.__call__`; with convolutions, `first_only` saves nothing.
         """

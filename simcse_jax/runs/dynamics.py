@@ -32,7 +32,7 @@ from simcse_jax.objectives.registry import comes_from_outside, temperature_of
 from simcse_jax.runs.loading import checkpoints_of, load_model, load_workdir
 from simcse_jax.runs.run_files import FREE, SINGULAR_VALUES, modules_of
 from simcse_jax.runs.state import initial_params, own_adapter, read_frozen, split_shapes, with_parts
-from simcse_jax.runs.workdir import Workdir, earlier_defaults
+from simcse_jax.runs.workdir import Workdir
 
 MEASURED = ("data", "sentences", "split", "repeated_sentences")  # the fields of `analysis` that choose the sentences
 Point = dict[str, float]  # `step`, and the measures
@@ -50,7 +50,7 @@ def read_run(folder: Folder) -> dict[str, Any]:
     workdir = Workdir(folder)
     workdir.check_exists(f"--runs {folder}")
     run = workdir.read_run()
-    fields = earlier_defaults() | flatten(run["config"])
+    fields = flatten(run["config"])
     analysis = {name: fields[f"analysis.{name}"] for name in MEASURED}
     analysis |= {"eval.data": fields["eval.data"], "sha256": run["sha256"].get("analysis.data")}
     kept = ("eval.pooler", "eval.encoder")  # they choose what is scored
@@ -174,12 +174,12 @@ def starting_params(folder: Folder, run: dict[str, Any]) -> Params | None:
     """The run's initial parameters, with the same fresh head; None with a message if those weights are not found."""
     # Only the first encoder and its head make embeddings.
     model_fields = {**run["config"]["model"], "dual_encoder": False}
-    config = Section.of({"seed": run["config"]["seed"], "model": model_fields, "objective": {}})
+    config = Section.of(run["config"] | {"model": model_fields, "objective": {}, "projector": {"widths": ""}})
     name = config.model.init_from
     try:
         model = load_model(name, config.model.num_layers)
         model = model if modules_of(run) else model.without_modules()
-        model = dataclasses.replace(model, template=model_fields.get("template", ""))
+        model = dataclasses.replace(model, template=model_fields["template"])
         adapter = own_adapter(config.model, model)
     except UserError as error:
         print(f"{folder}: step 0 is left out: {error}", flush=True)

@@ -56,9 +56,9 @@ CONVOLUTION_STREAM, LORA_STREAM, STATE_STREAM = 0x636F6E76, 0x6C6F7261, 0x737461
 
 
 def convolutions_of(model: Mapping[str, Any]) -> Convolutions | None:
-    """Those that a run's `config.model` asks for; None if it has none, as in runs of earlier versions."""
-    fields = model.get("convolutions", {})
-    if not fields.get("widths"):
+    """Those that a run's `config.model` asks for; None if it has none."""
+    fields = model["convolutions"]
+    if not fields["widths"]:
         return None
     return Convolutions(tuple(int(width) for width in fields["widths"]), fields["channels"], fields["activation"])
 
@@ -70,21 +70,21 @@ def with_parts(encoder: EncoderConfig, model: Mapping[str, Any]) -> EncoderConfi
 
 
 def computed_as(model: Mapping[str, Any], encoder: EncoderConfig) -> EncoderConfig:
-    """The encoder, computed as a run's `config.model` says; older runs say nothing of kernels."""
-    return dataclasses.replace(encoder, attention_kernels=model.get("attention_kernels", False))
+    """The encoder, computed as a run's `config.model` says."""
+    return dataclasses.replace(encoder, attention_kernels=model["attention_kernels"])
 
 
 def split_shapes(encoder: EncoderConfig, run: Mapping[str, Any]) -> tuple[Shapes, Shapes]:
     """The abstract float32 parameters of a run's checkpoints, by name, and those that are frozen.
 
-    `run`: the run's config, also that of `run.json`; a field that an older run lacks is off.
+    `run`: the run's config, also that of `run.json`.
     """
     encoder = with_parts(encoder, run["model"])
     _, first = build(encoder, with_head=HEADS[run["model"]["mlp"]].trained)
     shapes = dict(first)
-    if run["model"].get("dual_encoder", False):
+    if run["model"]["dual_encoder"]:
         shapes |= {parameters.SECOND + name: value for name, value in first.items()}
-    if projector := read_projector(run.get("projector", {})):
+    if projector := read_projector(run["projector"]):
         shapes |= jax.eval_shape(lambda: _fresh_projector(projector, encoder, 0))
     for objective in trained(run["objective"]).values():
         if own := objective.parameters:
@@ -123,7 +123,7 @@ def initial_params(
         params |= {parameters.SECOND + name: value for name, value in _head(config, model, SECOND_HEAD_STREAM).items()}
     if HEADS[config.model.mlp].trained and choose_pooler(model, config.model.pooler)[1]:
         processes.say(f"{model.name}: its own head is trained further")
-    if projector := read_projector(config.get("projector", {})):
+    if projector := read_projector(config.projector):
         params |= _fresh_projector(projector, model.config, config.seed)
     for name, objective in trained(config.objective).items():
         if own := objective.parameters:
@@ -201,14 +201,13 @@ def _key(seed: int, stream: int) -> Key[Array, ""]:
 
 
 def model_has_lora(model: Fields) -> bool:
-    """Whether a run's `config.model` asks for LoRA; runs of earlier versions do not."""
-    return bool(model.get("lora", {}).get("rank", 0))
+    """Whether a run's `config.model` asks for LoRA."""
+    return bool(model["lora"]["rank"])
 
 
 def partial_of(model: Fields, encoder: EncoderConfig) -> Partial | None:
-    """The part of an encoder that a run's `config.model` trains; None: all of it, as in runs of earlier versions."""
-    freeze = model.get("freeze", {})
-    embeddings, layers = bool(freeze.get("embeddings", False)), int(freeze.get("layers", 0))
+    """The part of an encoder that a run's `config.model` trains; None: all of it."""
+    embeddings, layers = model["freeze"]["embeddings"], model["freeze"]["layers"]
     has_lora = model_has_lora(model)
     if not (embeddings or layers or has_lora):
         return None
@@ -226,7 +225,7 @@ def partial_of(model: Fields, encoder: EncoderConfig) -> Partial | None:
         targets = sites(encoder, fields["targets"], "config.model.lora.targets")
         return Partial(embeddings, layers, Lora(fields["rank"], float(fields["alpha"]), targets))
     all_frozen = embeddings and layers == encoder.num_layers
-    others = encoder.modules or model.get("convolutions", {}).get("widths")
+    others = encoder.modules or model["convolutions"]["widths"]
     if all_frozen and not HEADS[model["mlp"]].scored and not others:
         raise UserError(
             f"config.model.freeze.layers={layers}: with model.freeze.embeddings all of {name} is frozen, so there is "
@@ -255,7 +254,7 @@ def frozen_params(model: Fields, pretrained: Pretrained) -> dict[str, np.ndarray
 
 def own_adapter(model: Fields, pretrained: Pretrained) -> dict[str, np.ndarray] | None:
     """LoRA's parameters of the folder `model.lora.init_from`, by our names; None if a run starts with fresh ones."""
-    if not model_has_lora(model) or not model["lora"].get("init_from"):
+    if not model_has_lora(model) or not model["lora"]["init_from"]:
         return None
     encoder = dataclasses.replace(pretrained.config, partial=partial_of(model, pretrained.config))
     return read_adapter(model["lora"]["init_from"], encoder, pretrained)

@@ -26,7 +26,7 @@ from typing import Any
 
 import jax
 
-from simcse_jax.config.fields import FIELDS, default_config, flatten, scoring_pooler, values_before
+from simcse_jax.config.fields import flatten, scoring_pooler
 from simcse_jax.config.sections import Config, Section
 from simcse_jax.errors import UserError, option, why
 from simcse_jax.host.storage import Folder, is_of_macos, read_json, remove, write_atomically
@@ -100,21 +100,9 @@ class Workdir:
         where = option("workdir", self)
         raise UserError(f"{where}: not the same folder for every process; use a shared disk or gs://…")
 
-    def continued(self, config: Section) -> Section:
-        """The config by which the run that was started here goes on, if one was.
-
-        Fields at their default that the run's version did not have are as they were in effect then.
-        """
-        return _continued(config, flatten(self.read_run()["config"])) if self.exists else config
-
     def check_same_config(self, config: Section) -> None:
-        """Refuses to resume in a folder that belongs to another config.
-
-        A field that the run's version did not have had its default, or the value that is in `values_before`.
-        """
-        saved = flatten(self.read_run()["config"])
-        before = earlier_defaults() | saved
-        now = flatten(resolved(_continued(config, saved)))
+        """Refuses to resume in a folder that belongs to another config."""
+        before, now = flatten(self.read_run()["config"]), flatten(resolved(config))
         names = sorted(name for name in before.keys() | now.keys() if name in MEASURED_ON or not name.startswith(FREE))
         pairs = ((name, before.get(name), now.get(name)) for name in names)
         differing = [f"{name} was {old!r}, is {new!r}" for name, old, new in pairs if old != new]
@@ -242,18 +230,6 @@ def _is_unfinished(folder: Folder) -> bool:
     return folder.is_dir() and all(
         name.removesuffix(".tmp").removeprefix(".") in ours or is_of_macos(name) for name in names
     )
-
-
-def earlier_defaults() -> dict[str, Any]:
-    """All fields, by dotted name, as they were in effect in a run whose version did not have them."""
-    return flatten(resolved(default_config())) | values_before()
-
-
-def _continued(config: Section, saved: Mapping[str, Any]) -> Section:
-    for name, value in values_before().items():
-        if name not in saved and config[name] == FIELDS[name].default:
-            config = config.replaced(name, value)
-    return config
 
 
 def resolved(config: Config) -> dict[str, Any]:

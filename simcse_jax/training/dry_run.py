@@ -32,8 +32,6 @@ def dry_run(config: Section, workdir: str = "") -> None:
     processes.initialize(config.parallel)
     folder = Workdir(as_path(workdir)) if workdir else None
     with processes.together():
-        if folder is not None:
-            config = folder.continued(config)
         inputs = read(config, folder)
     steps = inputs.total_steps
     processes.say(describe(config, inputs))

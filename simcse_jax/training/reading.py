@@ -12,7 +12,7 @@ from simcse_jax.config.sections import Section
 from simcse_jax.config.source_fields import ONE_SOURCE, keeps_apart, leaves_equal_out, lengths_of, longest, prompts_of
 from simcse_jax.data.augment import augment
 from simcse_jax.data.batches import Corpus, tokenize
-from simcse_jax.data.corpora import AnyCorpus, Part
+from simcse_jax.data.corpora import AnyCorpus, MixedCorpus
 from simcse_jax.data.documents import SPANS, Spans, cut_spans
 from simcse_jax.data.equal_texts import numbered
 from simcse_jax.data.examples import Examples, read_examples
@@ -150,7 +150,7 @@ def _tokenized(config: Section, model: Pretrained, tokenizer: Tokenizer, example
         every = len(examples) * len(examples.columns) if examples.present is None else int(examples.present.sum())
         processes.say(f"{corpus.cut:,} of {every:,} sentences have more than {at} tokens and are cut there")
     if teachers:
-        corpus = dataclasses.replace(corpus, taught=teach(config, teachers, examples))
+        corpus = dataclasses.replace(corpus, teacher=teach(config, teachers, examples))
     if prompts:
         say_prompts(names, prompts)
     if corpus.sizes and (data.weights or data.batching == ONE_SOURCE):
@@ -235,7 +235,7 @@ def say_prompts(names: Sequence[str], prompts: Sequence[Prompts]) -> None:
         processes.say(f"{name}: prompts {each.anchor!r} and {each.positive!r}")
 
 
-def one_source(config: Section, names: Sequence[str], parts: Sequence[Part]) -> OneSource:
+def one_source(config: Section, names: Sequence[str], parts: Sequence[MixedCorpus]) -> OneSource:
     """The sources of a run whose batches have rows of one source each.
 
     Raises:

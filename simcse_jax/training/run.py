@@ -55,7 +55,6 @@ def train_and_evaluate(
         preemption = job.enter_context(contextlib.closing(Preemption()))
         with processes.together():
             folder = Workdir(as_path(workdir))
-            config = folder.continued(config)
             inputs = read(config, folder)
             trace = output_folder(profile, option="--profile") if profile and processes.is_first() else None
         enter(job, folder, config, inputs)

@@ -9,7 +9,7 @@ from support import call, refused, sentences, write_model
 from simcse_jax.commands.analyze import read_arguments
 from simcse_jax.errors import UserError
 from simcse_jax.evaluation.analysis import measure, report, tokens
-from simcse_jax.evaluation.analysis.sentences import Sample
+from simcse_jax.evaluation.analysis.sentences import SentenceSample
 from simcse_jax.evaluation.analysis.tokens import Protocol
 from simcse_jax.simcse import SimCSE
 
@@ -130,7 +130,7 @@ def test_two_models_are_compared_at_the_length_that_both_take(tmp_path, tiny_ber
 @pytest.mark.slow
 def test_the_papers_figures_are_reached(tmp_path, minilm, senteval, written, monkeypatch):
     """Tables 1 and 3 and Figures 2 to 7 for the fine-tuned MiniLM, and what the authors' own code printed for it."""
-    nothing = Sample([], [], [], np.zeros(0))  # no figure needs the pairs, so they are not encoded as well
+    nothing = SentenceSample([], [], [], np.zeros(0))  # no figure needs the pairs, so they are not encoded as well
     monkeypatch.setattr("simcse_jax.evaluation.analysis.sentences.sample", lambda *_: nothing)
     # Small batches have less padding.
     done = call("analyze", "--model", minilm, "--data", senteval, "--output", tmp_path, "--batch-size", 8)

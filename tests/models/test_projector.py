@@ -105,6 +105,6 @@ def test_initial_values_widths_and_the_fields_of_a_run():
             np.testing.assert_array_equal(value, float(name.endswith("scale")))
     assert np.abs(params["layers.0.kernel"].T[:96] - params["layers.1.kernel"][:96]).max() > 0.01
     assert [width(text, 768) for text in ("4096", "D", "2D")] == [4096, 768, 1536]
-    assert read_projector({}) is None and read_projector({"widths": ""}) is None
+    assert read_projector({"widths": ""}) is None
     fields = {"widths": "2D,D", "bias": True, "last_norm": "none", "statistics": "each", "objectives": ["x"]}
     assert read_projector(fields) == Projector(("2D", "D"), True, "none", "each")

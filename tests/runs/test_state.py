@@ -31,11 +31,12 @@ def model():
 
 
 def config_of(objective=ALL, seed=5, mlp="train", dual_encoder=False):
-    fields = {"mlp": mlp, "dual_encoder": dual_encoder, "pooler": "cls"}
-    return config_dict.ConfigDict({"seed": seed, "model": fields, "objective": objective})
+    config = model_config(mlp=mlp, dual_encoder=dual_encoder, pooler="cls")
+    config.seed, config.objective = seed, config_dict.ConfigDict(objective)
+    return config
 
 
-def test_the_shapes_are_those_of_the_initial_parameters_also_of_a_run_older_than_a_field(model):
+def test_the_shapes_are_those_of_the_initial_parameters(model):
     for objective, dual_encoder, mlp in (({}, False, "train"), (ALL, True, "train"), (ALL, False, "none")):
         config = config_of(objective, mlp=mlp, dual_encoder=dual_encoder)
         found = {name: (value.shape, value.dtype) for name, value in initial_params(config, model).items()}
@@ -47,12 +48,11 @@ def test_the_shapes_are_those_of_the_initial_parameters_also_of_a_run_older_than
     assert split_shapes(model.config, config_of())[0].keys() - plain.keys() == own | {"softmax_nli.kernel"}
     second = split_shapes(model.config, config_of({}, dual_encoder=True))[0].keys() - plain.keys()
     assert second == {f"second.{name}" for name in plain}
-    run = {"model": {"mlp": "none"}, "objective": {"info_nce": {"weight": 1.0}}}
-    assert split_shapes(model.config, run)[0].keys() == model.params.keys()
-    for fields, expected in (({}, False), ({"attention_kernels": True}, True), ({"attention_kernels": False}, False)):
-        run = {"pooler": "cls", "mlp": "none", **fields}
-        assert computed_as(run, model.config).attention_kernels == expected
-        assert with_parts(model.config, config_dict.ConfigDict(run)).attention_kernels == expected
+    assert split_shapes(model.config, config_of({}, mlp="none"))[0].keys() == model.params.keys()
+    for expected in (True, False):
+        fields = model_config(attention_kernels=expected).model
+        assert computed_as(fields, model.config).attention_kernels == expected
+        assert with_parts(model.config, fields).attention_kernels == expected
 
 
 def test_each_is_drawn_from_a_stream_of_its_own_and_the_model_s_own_parts_are_trained_further(model, capsys):
@@ -110,10 +110,10 @@ def encoder_of(kind="bert"):
 def test_the_fields_become_a_part_of_the_encoder_and_what_does_not_fit_is_refused(glove):
     fields = {"widths": ["1", "3"], "channels": 8, "activation": "relu"}
     assert convolutions_of({"convolutions": fields}) == Convolutions((1, 3), 8, "relu")
-    assert convolutions_of({}) is None and convolutions_of({"convolutions": fields | {"widths": ()}}) is None
+    assert convolutions_of({"convolutions": fields | {"widths": ()}}) is None
     encoder = encoder_of()
-    assert state.partial_of(default_config().model, encoder) is None and state.partial_of({}, encoder) is None
-    assert not state.model_has_lora({}) and state.model_has_lora(model_config(lora__rank=1).model)
+    assert state.partial_of(default_config().model, encoder) is None
+    assert not state.model_has_lora(default_config().model) and state.model_has_lora(model_config(lora__rank=1).model)
     assert state.partial_of(model_config(freeze__layers=1).model, encoder) == Partial(False, 1)
     found = state.partial_of(model_config(lora__rank=4, lora__alpha=2.0, freeze__layers=1).model, encoder)
     assert found == Partial(False, 1, Lora(4, 2.0, (Site("qkv", 0, 3), Site("qkv", 2, 3)))) and found.lora.scale == 0.5

@@ -27,13 +27,13 @@ class Item(NamedTuple):
 
 
 BLANK, UNLABELLED, UNUSED = (Item([], left_out=why) for why in ("blank", "unlabelled", "unused"))
-Change = Callable[[str, int, int], str]  # from a sentence, its row and its column to the changed sentence
+Augmentation = Callable[[str, int, int], str]  # from a sentence, its row and its column to the changed sentence
 
 
 class Items:
     """The rows of a source, in order, also a block of `shard_rows` at a time."""
 
-    def __init__(self, key: Mapping[str, Any], number: int, change: Change | None):
+    def __init__(self, key: Mapping[str, Any], number: int, change: Augmentation | None):
         """For source `number` of a corpus with this key (`plan.make_plan`); `change` makes changed copies."""
         self._key, self._number, self._change = key, number, change
         self._at = 0  # the number of the next row
@@ -81,7 +81,7 @@ class Items:
 
 
 def _rows(
-    source: Source, numbered: Iterator[tuple[int, Row]], positives: str, change: Change | None, both: bool
+    source: Source, numbered: Iterator[tuple[int, Row]], positives: str, change: Augmentation | None, both: bool
 ) -> Iterator[Item]:
     only = LABELS.index(positives) if positives in LABELS else None
     for number, row in numbered:
@@ -104,8 +104,8 @@ def _next_sentences(source: Source, numbered: Iterator[tuple[int, Row]], reach: 
     lines = ((number, source.read(row)[0][0]) for number, row in numbered)
     ahead = deque(itertools.islice(lines, 1 + reach))
     while ahead:
-        (number, text), *others = ahead
-        following = [text for _, text in itertools.takewhile(lambda line: line[1], others)]
+        (number, text), *following_rows = ahead
+        following = [text for _, text in itertools.takewhile(lambda line: line[1], following_rows)]
         if not text:
             yield BLANK
         elif not following:
@@ -117,7 +117,7 @@ def _next_sentences(source: Source, numbered: Iterator[tuple[int, Row]], reach: 
         ahead.extend(itertools.islice(lines, 1))
 
 
-def make_change(augment: Mapping[str, Any], seed: int) -> Change | None:
+def make_change(augment: Mapping[str, Any], seed: int) -> Augmentation | None:
     """The change that augmentation makes to a sentence: a function of seed, row and column, as in `data.augment`."""
     if not augment:
         return None
@@ -152,6 +152,6 @@ def _check_source(key: Mapping[str, Any], number: int, source: str) -> None:
             f"--positives {positives} needs documents with a blank line between them"
         )
     if left_out["unused"]:
-        what = "no document has two sentences" if needed else f"no pair is labelled {positives}"
-        raise UserError(f"{source}: {what}; choose another --positives")
+        problem = "no document has two sentences" if needed else f"no pair is labelled {positives}"
+        raise UserError(f"{source}: {problem}; choose another --positives")
     raise no_examples_in(source, left_out["blank"], left_out["unlabelled"])

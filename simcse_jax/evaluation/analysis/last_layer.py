@@ -21,7 +21,7 @@ from simcse_jax.evaluation.evaluator import Encode
 
 
 @runtime_checkable
-class Embed(Interface):
+class EmbedWithLayers(Interface):
     """A model: sentences to embeddings, and to the hidden states of layers."""
 
     @property
@@ -35,7 +35,7 @@ class Embed(Interface):
 
 
 class Sample(NamedTuple):
-    """What is measured on."""
+    """The data that is measured."""
 
     sentences: list[str]  # N, for all but alignment
     positives: list[tuple[str, str]]  # P pairs of sentences of the same meaning, for alignment; there may be none
@@ -62,13 +62,13 @@ class LastLayer(NamedTuple):
     sample: Sample
     temperature: float | None  # of the objective
 
-    def __call__(self, embed: Embed) -> dict[str, Any]:
+    def __call__(self, embed: EmbedWithLayers) -> dict[str, Any]:
         """The numbers of one model."""
         return measure_last_layer(embed, embed.tokens, *self)._asdict()
 
 
 class Measured(NamedTuple):
-    """Of one model."""
+    """The measurements of one model."""
 
     analysis: dict[str, float]  # the numbers, by name
     singular_values: list[float]  # of the sentence embeddings, falling from 1
@@ -97,13 +97,13 @@ def measure_last_layer(
     """
     sides = [list(side) for side in zip(*sample.positives, strict=True)] or [[], []]
     embeddings = encode([*sample.sentences, *sides[0], *sides[1]])
-    found = measure(tokens, survey, show_progress_bar=show_progress_bar).to_json()["layers"][-1]
-    del found["layer"]
+    measures = measure(tokens, survey, show_progress_bar=show_progress_bar).to_json()["layers"][-1]
+    del measures["layer"]
     count, pairs = len(sample.sentences), len(sample.positives)
     positives = (embeddings[count : count + pairs], embeddings[count + pairs :]) if pairs else None
     if positives:
-        found["alignment"] = geometry.alignment(*positives)
-    found["uniformity"] = geometry.uniformity(embeddings[:count])
+        measures["alignment"] = geometry.alignment(*positives)
+    measures["uniformity"] = geometry.uniformity(embeddings[:count])
     flat = spectrum.measure(embeddings[:count], positives, temperature)
-    numbers = {name: round(float(value), 6) for name, value in found.items()} | flat.rounded()
+    numbers = {name: round(float(value), 6) for name, value in measures.items()} | flat.rounded()
     return Measured(numbers, np.round(flat.singular_values, 5).tolist())
