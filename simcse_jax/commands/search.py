@@ -174,7 +174,7 @@ def _answers(
     queries: list[str],
     options: Mapping[str, Any],
     judge: "CrossEncoder | None",
-    candidates: int | None,
+    num_candidates: int | None,
     top_k: int,
     threshold: float | None,
 ) -> "list[Answer]":
@@ -185,7 +185,7 @@ def _answers(
         else:
             from simcse_jax.index.reranking import CANDIDATES, reranked
 
-            count = candidates or max(CANDIDATES, top_k)
+            count = num_candidates or max(CANDIDATES, top_k)
             results = [
                 reranked(judge.score_of_each, queries, model.search(queries, count, **options), top_k, threshold)
                 for model in models
