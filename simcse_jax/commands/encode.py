@@ -268,7 +268,7 @@ def output_of_folder(output: str, model: str, sources: Sequence[str]) -> Folder:
         if same:
             raise UserError(f"--output {output}: is the folder of --data {name}; choose another")
     if folder.is_dir():
-        check_own(folder)
+        check_own(folder, DOT)
     return folder
 
 
