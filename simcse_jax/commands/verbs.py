@@ -56,6 +56,7 @@ Whole = Annotated[int, Parameter(converter=_whole)]  # cyclopts alone would roun
 Count = Annotated[Whole, Parameter(validator=Number(gte=1, lt=2**31))]
 Text = Annotated[str, Parameter(converter=_readable, allow_leading_hyphen=True)]
 Queries = Annotated[Sequence[str], Parameter(converter=_all_readable, allow_leading_hyphen=True)]
+Fields = Annotated[Sequence[str], Parameter(parse=False)]  # of a config; on a command line --config.FIELD=VALUE
 WITH_NO = Parameter(negative=None)  # for a switch that has a --no-
 
 ModelName = Annotated[
@@ -228,10 +229,17 @@ def parse(command: str, argv: Sequence[str]) -> tuple[Callable[..., None], inspe
     Raises:
       UserError: for options that are wrong.
     """
+    made, fields = app(command), list[str]()
+    if "fields" in inspect.signature(function_of(command)).parameters:
+        from simcse_jax.config.flags import split_fields
+
+        fields, argv = split_fields(argv)
     try:
-        function, bound, _ = app(command).parse_args(argv, exit_on_error=False, print_error=False)
+        function, bound, _ = made.parse_args(argv, exit_on_error=False, print_error=False)
     except cyclopts.CycloptsError as error:
         raise UserError(f"{error} (see {started_as(command)} --help)") from None
+    if fields:
+        bound.arguments["fields"] = fields
     return function, bound
 
 

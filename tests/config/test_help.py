@@ -8,7 +8,8 @@ from simcse_jax.config.help import describe_fields
 from simcse_jax.field import at_least, field
 from simcse_jax.training.sweeps import variants
 
-COMMANDS = ("train", "tune", "sweep", "evaluate", "encode", "search", "export", "analyze", "geometry", "demo", "serve")
+COMMANDS = ("train", "tune", "sweep", "evaluate", "encode", "search", "export", "analyze", "geometry")
+COMMANDS += ("demo", "serve", "aot")
 
 
 def unwrapped(text):

@@ -74,7 +74,7 @@ OPTIONS: dict[str, tuple[str, str, str, str]] = {  # what is given; options that
         "config=unsup_bert topology=v5e:2x4",
         "batch-per-chip columns fill top",
         "config",
-        "plan topology topologies",
+        "plan topology",
     ),
     "overlap": ("anchor=", "", "anchor positive label", "positives"),
 }
