@@ -8,12 +8,12 @@ import collections
 import dataclasses
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple, runtime_checkable
+from typing import Any, NamedTuple, runtime_checkable
 from typing import Protocol as Interface
 
 import numpy as np
 
-from simcse_jax.errors import UserError
+from simcse_jax.errors import UserError, option
 
 # The choices that the isotropy paper leaves open: the values of each, the default first, with their meanings. The
 # defaults come closest to its figures (docs/background/results/tokens.md).
@@ -53,6 +53,16 @@ Type = tuple[int, ...]  # token ids
 CHUNK = 4096  # sentences tokenized, and encoded, at once
 
 
+def _choice(name: str) -> Any:
+    values = CHOICES[name]
+    meanings = "; ".join(f"{value}: {meaning}" for value, meaning in values.items())
+    return dataclasses.field(default=next(iter(values)), metadata={"help": meanings})
+
+
+def _number(default: int, meaning: str) -> Any:
+    return dataclasses.field(default=default, metadata={"help": meaning})
+
+
 @dataclasses.dataclass(frozen=True)
 class Protocol:
     """How token embeddings are measured.
@@ -60,30 +70,25 @@ class Protocol:
     `special_tokens` to `ranking`: see `CHOICES`.
     """
 
-    special_tokens: str = "in"
-    units: str = "pieces"
-    repeated_sentences: str = "keep"
-    occurrences: str = "first"
-    average: str = "types"
-    contributions: str = "shares"
-    ranking: str = "products"
-    min_count: int = 5  # token types that occur less often in the data have no self-similarity
-    max_types: int = 5000  # that have one, the most frequent: memory grows with them
-    samples: int = 1000  # tokens of the anisotropy baseline, one each of as many sentences
-    seed: int = 0  # of that sample
+    special_tokens: str = _choice("special_tokens")
+    units: str = _choice("units")
+    repeated_sentences: str = _choice("repeated_sentences")
+    occurrences: str = _choice("occurrences")
+    average: str = _choice("average")
+    contributions: str = _choice("contributions")
+    ranking: str = _choice("ranking")
+    min_count: int = _number(5, "Token types that occur less often in the data have no self-similarity.")
+    max_types: int = _number(5000, "The most types, by frequency, that have one; memory grows with them.")
+    samples: int = _number(1000, "Tokens of the anisotropy baseline, each from a different sentence.")
+    seed: int = _number(0, "The seed of that sample.")
 
     def __post_init__(self) -> None:
         for name, values in CHOICES.items():
-            if getattr(self, name) not in values:
-                raise UserError(f"{option(name)} {getattr(self, name)}: must be one of {', '.join(values)}")
+            if (value := getattr(self, name)) not in values:
+                raise UserError(f"{option(name, value)}: must be one of {', '.join(values)}")
         for name, least in (("min_count", 2), ("max_types", 1), ("samples", 3), ("seed", 0)):
-            if getattr(self, name) < least:
-                raise UserError(f"{option(name)} {getattr(self, name)}: must be {least} or more")
-
-
-def option(name: str) -> str:
-    """The command-line option of a field."""
-    return f"--{name.replace('_', '-')}"
+            if (number := getattr(self, name)) < least:
+                raise UserError(f"{option(name, number)}: must be {least} or more")
 
 
 @dataclasses.dataclass(frozen=True)
