@@ -18,7 +18,7 @@ from cyclopts.validators import Number
 from simcse_jax.commands.command_line import parse_model
 from simcse_jax.commands.verbs import BatchSize, Count, Texts, verb
 from simcse_jax.errors import UserError, require
-from simcse_jax.evaluation.analysis.inputs import Data, Models, choose, read_data
+from simcse_jax.evaluation.analysis.inputs import Models, SpaceData, choose, read_data
 from simcse_jax.evaluation.analysis.tokens import Protocol
 from simcse_jax.host.outputs import output_folder, printing
 from simcse_jax.host.storage import Folder, as_path
@@ -121,7 +121,9 @@ def read_models(models: Sequence[str], pairs: Sequence[Sequence[str]]) -> Models
     return chosen
 
 
-def analyze_models(models: Models, data: Data, protocol: Protocol, batch_size: int, output: Path) -> Mapping[str, Any]:
+def analyze_models(
+    models: Models, data: SpaceData, protocol: Protocol, batch_size: int, output: Path
+) -> Mapping[str, Any]:
     """Measures models, and writes the report to the folder `output`.
 
     Reads all models first, so that a mistake is reported before hours of encoding.
@@ -170,7 +172,7 @@ def analyze_models(models: Models, data: Data, protocol: Protocol, batch_size: i
 
 def analyze_rank(
     models: Models,
-    data: Data,
+    data: SpaceData,
     batches: Sequence[int],
     artificial: Sequence[int],
     seed: int,
@@ -212,7 +214,7 @@ def analyze_rank(
 
 def analyze_runs(
     workdirs: Sequence[str],
-    data: Data | None,
+    data: SpaceData | None,
     protocol: Protocol,
     batch_size: int,
     output: Path,
@@ -244,7 +246,7 @@ def analyze_runs(
 
 
 def measure_runs(
-    data: Data,
+    data: SpaceData,
     protocol: Protocol,
     batch_size: int,
     folders: dict[str, Folder],

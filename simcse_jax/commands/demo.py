@@ -80,7 +80,7 @@ def demo(
             encoder.build_index(sentences)
             count = len(sentences)
         encoder.search(sentences[0])  # compiles the program of a single query
-    serve(encoders, count, sentences, host, port, demo_guard.Names(host, allow_host), share)
+    serve(encoders, count, sentences, host, port, demo_guard.HostNames(host, allow_host), share)
 
 
 def open_index(model: "SimCSE", folder: str) -> tuple[int, list[str]]:
@@ -118,7 +118,7 @@ def serve(
     sentences: list[str],
     host: str,
     port: int,
-    names: demo_guard.Names,
+    names: demo_guard.HostNames,
     share: bool,
 ) -> None:
     """Serves the page until it is interrupted. It answers to `names` only.

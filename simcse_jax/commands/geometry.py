@@ -32,12 +32,12 @@ from simcse_jax.host.storage import as_path, local_path
 from simcse_jax.tasks import MEASURES, POSTPROCESSING, RETRIEVAL, TASKS
 
 if TYPE_CHECKING:
-    from simcse_jax.evaluation.analysis.sentences import Sample
+    from simcse_jax.evaluation.analysis.sentences import SentenceSample
     from simcse_jax.evaluation.analysis.spectrum import Spectrum
     from simcse_jax.evaluation.convergence import Curve
     from simcse_jax.evaluation.evaluator import Encode
     from simcse_jax.evaluation.geometry import Geometry
-    from simcse_jax.evaluation.geometry_pictures import Place
+    from simcse_jax.evaluation.geometry_pictures import PlanePoint
     from simcse_jax.evaluation.postprocess import Postprocess
     from simcse_jax.evaluation.sts import Pairs
     from simcse_jax.simcse import SimCSE
@@ -99,7 +99,7 @@ class Measure(NamedTuple):
     """Measures encoders, and keeps the embeddings that the report compares."""
 
     pairs: "Pairs"
-    sample: "Sample"  # of their sentences
+    sample: "SentenceSample"  # of their sentences
     embeddings: dict[str, np.ndarray]  # of the sample, by the models' labels
     changes: list[tuple[str, str]]  # the labels of a model and of the one before
 
@@ -263,7 +263,7 @@ def draw_records(runs: Mapping[str, str], say: Say) -> Result:
             f"--runs: the label {repeated} is given to runs that differ in more than their seed, or not in it"
         )
     curves: dict[str, Curve] = {}
-    places: dict[str, list[Place]] = {}
+    places: dict[str, list[PlanePoint]] = {}
     spectra: dict[str, dict[int, Spectrum]] = {}
     facts: dict[str, Any] = {}
     for first, names in records.groups.items():
@@ -436,12 +436,12 @@ def measure_models(
 
 def measure_runs(
     runs: Mapping[str, str], measure: Measure, batch_size: int, say: Say
-) -> "tuple[dict[str, list[Place]], dict[str, Any]]":
+) -> "tuple[dict[str, list[PlanePoint]], dict[str, Any]]":
     """Measures each kept checkpoint of each run: the places, and the facts to write, by the runs' labels."""
-    from simcse_jax.evaluation.geometry_pictures import Place
+    from simcse_jax.evaluation.geometry_pictures import PlanePoint
     from simcse_jax.runs.dynamics import checkpoint_encoders
 
-    places: dict[str, list[Place]] = {}
+    places: dict[str, list[PlanePoint]] = {}
     facts = {}
     shown = [label or name for label, name in zip(runs.values(), short_names(list(runs)), strict=True)]
     for name, label in zip(runs, unique(shown, list(runs)), strict=True):
@@ -450,7 +450,7 @@ def measure_runs(
             names.append(f"{label}, step {kept.step}")
             with doing(names[-1]):
                 measured = measure(kept.embed.with_progress, names[-1], kept.temperature)
-            places[label].append(Place(kept.step, measured.alignment, measured.uniformity, measured))
+            places[label].append(PlanePoint(kept.step, measured.alignment, measured.uniformity, measured))
             checkpoints.append({"step": kept.step, **measured.numbers()})
             say(line(names[-1], measured))
         for between in names[1:-1]:  # the report compares the ends

@@ -118,7 +118,7 @@ def serve(
         reranker = None if rerank is None else open_reranker(rerank, batch_size, dtype)
         service = service_of(encoder, name, normalize, search, reranker, limits, metrics)
         app = App(service, metrics, lambda: print(f"ready after {time.monotonic() - started:.1f} s", flush=True))
-        names = demo_guard.Names(host, allow_host) if key is None else None
+        names = demo_guard.HostNames(host, allow_host) if key is None else None
         guarded = Guard(app.asgi, limits, metrics, app.paths, key, names)
         where = "this machine alone" if local else "all who can reach this machine"
         asked = f"the key of {KEY}" if key else "no key"
