@@ -25,6 +25,7 @@ from simcse_jax.errors import UserError, in_command
 from simcse_jax.host import streams
 from simcse_jax.models.config import POOLERS
 
+MOST_DIGITS = 4000  # of a whole number, that Python reads
 SHELLS = ("bash", "zsh", "fish")
 
 P = ParamSpec("P")
@@ -35,11 +36,8 @@ def _split(_: Any, tokens: Sequence[cyclopts.Token]) -> list[str]:
     return [value for token in tokens for value in token.value.split(",") if value]
 
 
-def _whole(_: Any, tokens: Sequence[cyclopts.Token]) -> int:
-    try:
-        return int(tokens[0].value)
-    except ValueError:
-        raise ValueError(f"{tokens[0].value[:40]!r} is not a whole number") from None
+def _numbers(_: Any, tokens: Sequence[cyclopts.Token]) -> list[int]:
+    return [int(value) for value in _split(_, tokens)]
 
 
 def _readable(_: Any, tokens: Sequence[cyclopts.Token]) -> str:
@@ -52,8 +50,8 @@ def _all_readable(_: Any, tokens: Sequence[cyclopts.Token]) -> list[str]:
 
 Names = Annotated[Sequence[str], Parameter(consume_multiple=True, converter=_split)]  # with spaces or commas
 Texts = Annotated[Sequence[str], Parameter(consume_multiple=True)]  # which may have commas
-Whole = Annotated[int, Parameter(converter=_whole)]  # cyclopts alone would round a fraction
-Count = Annotated[Whole, Parameter(validator=Number(gte=1, lt=2**31))]
+Numbers = Annotated[Sequence[int], Parameter(consume_multiple=True, converter=_numbers)]  # with spaces or commas
+Count = Annotated[int, Parameter(validator=Number(gte=1, lt=2**31))]
 Text = Annotated[str, Parameter(converter=_readable, allow_leading_hyphen=True)]
 Queries = Annotated[Sequence[str], Parameter(converter=_all_readable, allow_leading_hyphen=True)]
 Fields = Annotated[Sequence[str], Parameter(parse=False)]  # of a config; on a command line --config.FIELD=VALUE
@@ -70,7 +68,7 @@ Pooler = Annotated[
     str | None, Parameter(help=f"From tokens to an embedding: {', '.join(POOLERS)}. By default as the model says.")
 ]
 NumLayers = Annotated[
-    Whole, Parameter(validator=Number(gte=0), show_default=False, help="Keep the first n layers. By default all.")
+    int, Parameter(validator=Number(gte=0), show_default=False, help="Keep the first n layers. By default all.")
 ]
 BatchSize = Annotated[Count, Parameter(help="Sentences encoded together on each device.")]
 Dtype = Annotated[Literal["float32", "bfloat16"], Parameter(help="The type to compute in.")]
@@ -190,6 +188,7 @@ def _app(function: Callable[..., Any], name: str) -> App:
         name=name,
         default_parameter=Parameter(negative="", show_default=_shown, allow_repeating=True),
         version_flags=[],
+        config=_check_whole_numbers,
         help_epilogue=describe_exit_codes().replace("\n", "  \n"),  # a line each in Markdown
         help_formatter=DefaultFormatter(panel_spec=PanelSpec(box=Box("    \n" * 8), padding=(0, 0))),
         result_action="return_value",
@@ -197,6 +196,17 @@ def _app(function: Callable[..., Any], name: str) -> App:
     made.default(options)
     made["--help"].group = "Parameters"
     return made
+
+
+def _check_whole_numbers(app: App, commands: tuple[str, ...], arguments: cyclopts.ArgumentCollection) -> None:
+    """Refuses a fraction for a whole number, which cyclopts would round."""
+    for argument in arguments:
+        kinds = {argument.hint, *get_args(argument.hint)}
+        if int in kinds and float not in kinds:
+            for token in argument.tokens:
+                for value in token.value.split(","):
+                    if not re.fullmatch(r"\s*[-+]?\d+\s*", value) or len(value) > MOST_DIGITS:
+                        raise UserError(f"{argument.name} {token.value[:40]!r}: is not a whole number")
 
 
 def _shown(default: Any) -> Any:
