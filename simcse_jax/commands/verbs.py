@@ -202,6 +202,7 @@ def _check_whole_numbers(app: App, commands: tuple[str, ...], arguments: cyclopt
     """Refuses a fraction for a whole number, which cyclopts would round."""
     for argument in arguments:
         kinds = {argument.hint, *get_args(argument.hint)}
+        kinds |= {kind for several in kinds for kind in get_args(several)}
         if int in kinds and float not in kinds:
             for token in argument.tokens:
                 for value in token.value.split(","):
