@@ -1,4 +1,4 @@
-"""The commands from Python: `train` and the `Run` that it returns, `sweep`, `evaluate`, `encode` and `mine`."""
+"""The commands from Python: `train` and the `Run` that it returns, `sweep` and `evaluate`."""
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
@@ -8,7 +8,6 @@ from typing import Any
 from ml_collections import config_dict
 
 from simcse_jax.commands import evaluate as evaluating
-from simcse_jax.commands import mine as mining
 from simcse_jax.commands import sweep as sweeping
 from simcse_jax.config.checks import check_field, validate
 from simcse_jax.config.fields import defaults_of, fields_of, flatten
@@ -193,23 +192,6 @@ def evaluate(model: str | Path, data: str | Path | None = None, **options: Any) 
       UserError: for any mistake in the options, the data or the model.
     """
     return evaluating.run(evaluating.parse(_arguments(options | {"model": model, "data": data})))
-
-
-def mine(model: str | Path, pairs: str | Path, corpus: str | Path, output: str | Path, **options: Any) -> None:
-    """Finds hard negatives for pairs, as `simcse-jax mine` does; the same call resumes.
-
-    Args:
-      model: as for `SimCSE`.
-      pairs: a file with anchors and positives.
-      corpus: what to search in: a file of sentences, an index, embeddings, or a prepared corpus.
-      output: a .jsonl or .parquet file, which `data` of `train` takes.
-      **options: those of the command: `num_negatives=5`, `columns=["anchor=question", "positive=answer"]`.
-
-    Raises:
-      UserError: for any mistake in the options, the data or the model.
-    """
-    found = {"model": model, "pairs": pairs, "corpus": corpus, "output": output}
-    mining.run(mining.parse(_arguments(options | found)))
 
 
 def _arguments(options: Mapping[str, Any]) -> list[str]:

@@ -5,9 +5,11 @@ corpus. The same command, given again or at the same time elsewhere, makes the s
 """
 
 import argparse
+import itertools
 import re
 import sys
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -77,7 +79,7 @@ def prepare(args: argparse.Namespace, folder: Folder, tokenizer: "Tokenizer", vo
     augment = {name: getattr(args, f"augment_{name}") for name in AUGMENT} | {"name": args.augment}
     preparation = Preparation(
         args.max_length[0] if len(args.max_length) == 1 else Lengths(*args.max_length),
-        columns=columns_of(args.columns),
+        columns=read_columns(args.columns, ROLES),
         positives=args.positives,
         labels=args.labels,
         mixed=args.mixed,
@@ -225,22 +227,22 @@ def check_choices(args: argparse.Namespace, changes: tuple[str, ...]) -> None:
         raise UserError(f"--labels: all pairs must be kept, but --positives {args.positives} leaves some out")
 
 
-def columns_of(given: list[str]) -> dict[str, str]:
+def read_columns(texts: Sequence[str], roles: Sequence[str]) -> dict[str, str]:
     """ROLE=NAME, … as a table.
 
     Raises:
-      UserError: for an unknown role, or one without the others that it needs.
+      UserError: for a role that is not one of `roles`, or one without the others that it needs.
     """
-    found: dict[str, str] = {}
-    for each in given:
-        role, equals, name = each.partition("=")
-        if role not in ROLES or not equals or not name or role in found:
-            raise UserError(f"--columns {each}: must be ROLE=NAME, each role once; roles are {', '.join(ROLES)}")
-        found[role] = name
-    for place, role in enumerate(ROLES[1:4], 1):
-        if role in found and ROLES[place - 1] not in found:
-            raise UserError(f"--columns: {role} is given, so {ROLES[place - 1]} must be too")
-    return found
+    columns: dict[str, str] = {}
+    for text in texts:
+        role, equals, name = text.partition("=")
+        if role not in roles or not equals or not name or role in columns:
+            raise UserError(f"--columns {text}: must be ROLE=NAME, each role once; roles are {', '.join(roles)}")
+        columns[role] = name
+    for needed, role in itertools.pairwise(ROLES[:4]):
+        if role in columns and needed not in columns:
+            raise UserError(f"--columns: {role} is given, so {needed} must be too")
+    return columns
 
 
 def check_output(args: argparse.Namespace) -> None:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from support import call, refused
 
-from simcse_jax.commands.prepare import columns_of, parse, with_options
+from simcse_jax.commands.prepare import ROLES, parse, read_columns, with_options
 from simcse_jax.config import default_config
 from simcse_jax.config.checks import validate
 from simcse_jax.errors import UserError
@@ -98,10 +98,10 @@ def test_mistakes_in_options_and_data_are_named_by_the_options_and_can_be_correc
         with pytest.raises(UserError) as error:
             parse()
         assert str(error.value).startswith(part)
-    assert columns_of(["anchor=a=b", "positive=c"]) == {"anchor": "a=b", "positive": "c"}
+    assert read_columns(["anchor=a=b", "positive=c"], ROLES) == {"anchor": "a=b", "positive": "c"}
     for given, part in ((["anchor"], "ROLE=NAME"), (["x=y"], "ROLE=NAME"), (["positive=p"], "anchor must be")):
         with pytest.raises(UserError, match=rf"^--columns.*{part}"):
-            columns_of(given)
+            read_columns(given, ROLES)
     for name in ("n", "'my n'"):
         said = f"perhaps scores; if so, set data.columns.score={name} or, x, data.columns.anchor={name} data.columns."
         assert with_options(said + "positive=b") == f"name the pair: --columns anchor={name} positive=b"
