@@ -15,7 +15,7 @@ from cyclopts.validators import Number
 
 from simcse_jax.commands.command_line import warnings_in_a_line
 from simcse_jax.commands.prepare import read_columns, with_options
-from simcse_jax.commands.verbs import BatchSize, Count, Dtype, ModelName, Pooler, Seed, Texts, TruncateDim, Whole, verb
+from simcse_jax.commands.verbs import BatchSize, Count, Dtype, ModelName, Pooler, Seed, Texts, TruncateDim, verb
 from simcse_jax.errors import UserError
 from simcse_jax.host.outputs import RESUMED, output_file
 
@@ -31,8 +31,8 @@ def _check_limit(_: Any, value: float | None) -> None:
 
 
 MOST = 1 << 20  # of negatives, ranks and rows of a block
-FromZero = Annotated[Whole, Parameter(validator=Number(gte=0, lte=MOST))]
-FromOne = Annotated[Whole, Parameter(validator=Number(gte=1, lte=MOST))]
+FromZero = Annotated[int, Parameter(validator=Number(gte=0, lte=MOST))]
+FromOne = Annotated[int, Parameter(validator=Number(gte=1, lte=MOST))]
 Limit = Annotated[float | None, Parameter(validator=_check_limit)]
 LIMITS = ("max_score", "min_score", "absolute_margin", "relative_margin")
 

@@ -51,19 +51,19 @@ def _all_readable(_: Any, tokens: Sequence[cyclopts.Token]) -> list[str]:
 Names = Annotated[Sequence[str], Parameter(consume_multiple=True, converter=_split)]  # with spaces or commas
 Texts = Annotated[Sequence[str], Parameter(consume_multiple=True)]  # which may have commas
 Numbers = Annotated[Sequence[int], Parameter(consume_multiple=True, converter=_numbers)]  # with spaces or commas
+Seed = Annotated[int, Parameter(validator=Number(gte=0, lt=2**32))]
 Count = Annotated[int, Parameter(validator=Number(gte=1, lt=2**31))]
+Counts = Annotated[Numbers, Parameter(validator=Number(gte=1, lt=2**31))]
 Text = Annotated[str, Parameter(converter=_readable, allow_leading_hyphen=True)]
 Queries = Annotated[Sequence[str], Parameter(converter=_all_readable, allow_leading_hyphen=True)]
 Fields = Annotated[Sequence[str], Parameter(parse=False)]  # of a config; on a command line --config.FIELD=VALUE
 WITH_NO = Parameter(negative=None)  # for a switch that has a --no-
 
-ModelName = Annotated[
-    str,
-    Parameter(
-        help="A folder, a hub id, package:NAME, a workdir (its best checkpoint; WORKDIR@step=200 is that of a step), "
-        "or glove:FILE, the average of word vectors."
-    ),
-]
+MODEL = (
+    "A folder, a hub id, package:NAME, a workdir (its best checkpoint; WORKDIR@step=200 is that of a step), or "
+    "glove:FILE, the average of word vectors."
+)
+ModelName = Annotated[str, Parameter(help=MODEL)]
 Pooler = Annotated[
     str | None, Parameter(help=f"From tokens to an embedding: {', '.join(POOLERS)}. By default as the model says.")
 ]
@@ -104,7 +104,7 @@ def verb(function: Callable[P, R]) -> Callable[P, R]:
 
 def _argument(name: str, value: Any, hint: Any) -> Any:
     """An argument in the type that the function declares."""
-    accepted, choices, parameters, hints = list[type](), list[Any](), list[Parameter](), [hint]
+    accepted, choices, parameters, hints, items = list[type](), list[Any](), list[Parameter](), [hint], list[Any]()
     while hints:
         hint = hints.pop()
         origin, arguments = get_origin(hint), get_args(hint)
@@ -117,18 +117,19 @@ def _argument(name: str, value: Any, hint: Any) -> Any:
             choices += arguments
         else:
             accepted.append(origin or hint)
+            items += arguments if origin is Sequence else ()
     if value is None and types.NoneType in accepted:
         return value
     if choices:
         if value not in choices:
             raise UserError(f"{name} {value!r:.60}: must be one of {', '.join(choices)}")
         return value
-    if isinstance(value, Path) and str in accepted:
+    if isinstance(value, Path) and (str in accepted or items):
         value = str(value)
-    if isinstance(value, str | Path) and Sequence in accepted:
-        value = (
-            str(value).split(",") if any(parameter.converter is _split for parameter in parameters) else [str(value)]
-        )
+    if items:
+        if isinstance(value, str):
+            value = value.split(",") if any(parameter.converter is _split for parameter in parameters) else [value]
+        value = [_argument(name, item, items[0]) for item in (value if isinstance(value, Sequence) else [value])]
     if type(value) is int and float in accepted and int not in accepted:
         value = float(value)
     if not isinstance(value, tuple(accepted)) or (isinstance(value, bool) and bool not in accepted):
@@ -212,7 +213,9 @@ def _check_whole_numbers(app: App, commands: tuple[str, ...], arguments: cyclopt
 
 def _shown(default: Any) -> Any:
     """A default for the help; None where there is nothing to show."""
-    return None if default in (False, (), "") else default
+    if isinstance(default, tuple):
+        default = " ".join(map(str, default))
+    return None if default in (False, "") else default
 
 
 def completion(shell: str, commands: Mapping[str, str]) -> str:

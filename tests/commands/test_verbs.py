@@ -48,7 +48,7 @@ def measure(
         ({"top_k": "5"}, "top_k '5': must be int"),
         ({"share": 0}, "share 0.0: Must be > 0."),
         ({"kind": "c"}, "kind 'c': must be one of a, b"),
-        ({"tasks": 3}, "tasks 3: must be sequence"),
+        ({"tasks": 3}, "tasks 3: must be str"),
         (
             {"fail": "--top-k 7: more than --no-normalize and --unknown"},
             "top_k 7: more than normalize=False and --unknown",
