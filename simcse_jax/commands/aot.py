@@ -27,7 +27,7 @@ from simcse_jax.host.storage import write_atomically
 from simcse_jax.huggingface.published import encoder_config
 from simcse_jax.models.config import EncoderConfig
 from simcse_jax.objectives.registry import needing, trained
-from simcse_jax.runs.state import with_parts
+from simcse_jax.runs.state import model_spec, with_parts
 from simcse_jax.training.columns import positives_of
 from simcse_jax.training.costs import gpus
 from simcse_jax.training.costs.compile import OutOfMemory, compile_encoding, compile_step, largest_chunk
@@ -257,7 +257,7 @@ def _read_models(config: Section) -> tuple[EncoderConfig, EncoderConfig | None]:
     generator = encoder_config(config.model.generator) if needing(config.objective, "replaces_tokens") else None
     if generator:
         check_generator(config, encoder, generator)
-    check_projector(config, with_parts(encoder, config.model))
+    check_projector(config, with_parts(encoder, model_spec(config)))
     return encoder, generator
 
 

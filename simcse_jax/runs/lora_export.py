@@ -16,12 +16,11 @@ from simcse_jax.huggingface.peft import BASE, write_adapter
 from simcse_jax.huggingface.public_names import is_from_hub, public_value
 from simcse_jax.huggingface.resolve import resolve
 from simcse_jax.models import parameters
-from simcse_jax.models.head import HEADS
 from simcse_jax.models.lora import lora_of
 from simcse_jax.objectives.registry import comes_from_outside
 from simcse_jax.runs.loading import checkpoints_of, choose_step, trained_config
 from simcse_jax.runs.run_files import KEPT, MODULES
-from simcse_jax.runs.state import FINGERPRINT, model_has_lora, split_shapes, with_parts
+from simcse_jax.runs.state import FINGERPRINT, model_spec, split_shapes, with_parts
 from simcse_jax.runs.workdir import Workdir
 
 CARD = """---
@@ -43,14 +42,14 @@ An embedding is what the pooler `{pooler}` makes of the last hidden states{aroun
 
 def check_adapter(run: dict[str, Any], where: str) -> None:
     """Refuses a run whose model has more than its base and LoRA."""
-    model = run["config"]["model"]
-    if not model_has_lora(model):
+    spec, layers = model_spec(run["config"]), run["config"]["model"]["num_layers"]
+    if not spec.lora:
         raise UserError(f"{where}: has no LoRA (its model.lora.rank is 0); leave out --adapter")
     reasons = {
-        "a head": HEADS[model["mlp"]].scored,
+        "a head": spec.head.scored,
         "modules after its pooler": bool(run["model"].get(MODULES)),
-        "convolutions": bool(model.get("convolutions", {}).get("widths")),
-        f"the first {model.get('num_layers', 0)} layers of its base alone": model.get("num_layers", 0) > 0,
+        "convolutions": bool(spec.convolutions),
+        f"the first {layers} layers of its base alone": layers > 0,
     }
     for what, holds in reasons.items():
         if holds:
@@ -65,12 +64,12 @@ def adapter_writer(folder: Folder, step: int | str | None = None) -> Callable[[P
     workdir = Workdir(folder)
     run = workdir.read_run()
     check_adapter(run, str(folder))
-    fields = run["config"]["model"]
-    encoder = with_parts(trained_config(folder, run), fields)
+    fields, spec = run["config"]["model"], model_spec(run["config"])
+    encoder = with_parts(trained_config(folder, run), spec)
     with checkpoints_of(folder) as checkpoints:
         chosen = choose_step(checkpoints, workdir, step)
         others = comes_from_outside(run["config"]["objective"])
-        trained = checkpoints.restore_params(chosen, split_shapes(encoder, run["config"])[0], others=others)
+        trained = checkpoints.restore_params(chosen, split_shapes(encoder, spec)[0], others=others)
         own = parameters.sentence_encoder(trained, checkpoints.tower(chosen))
     for name, value in own.items():
         if not np.isfinite(np.asarray(value)).all():

@@ -14,13 +14,13 @@ from simcse_jax.errors import UserError
 from simcse_jax.models.config import Dense, LayerNorm, Module, Normalize
 from simcse_jax.models.modules import ACTIVATIONS
 
-NEEDED = ("seed", "model.init_from", "model.pooler", "model.mlp", "data.train", "eval.data", "eval.tasks")
+OF_MODEL = tuple(name for name in FIELDS if name.startswith(("model.", "projector.")))  # they decide its parameters
+NEEDED = ("seed", *OF_MODEL, "data.train", "eval.data", "eval.tasks")
 # Fields that do not change the result, so a run may resume with other values.
 FREE = (
     *("train.log_every", "train.report_to", "data.local_cache", "teacher.kept", "eval.extra"),
     *("analysis.", "checkpoint.", "parallel."),
 )
-WHOLE = ("lora", "freeze")  # sections of config.model that have all of their fields, or are not there at all
 KEPT = "kept"  # in `model`: what the trained model keeps of the one that it started from (`model.keep_settings`)
 KEPT_FIELDS = {"normalize", "default_prompt_name", "similarity", "truncate_dim"}
 MODULES = "modules"  # in `model`: what comes after its pooler and head (`model.keep_modules`)
@@ -46,10 +46,6 @@ def check_run(run: dict[str, Any], where: str) -> dict[str, Any]:
             raise _damaged(where, f"config.{name} is missing")
     for name, value in fields.items():
         _check_field(name, value, where)
-    for section in WHOLE:
-        missing = [name for name in FIELDS if name.startswith(f"model.{section}.") and name not in fields]
-        if missing and section in run["config"]["model"]:
-            raise _damaged(where, f"config.{missing[0]} is missing")
     _part(run["config"], "objective", where)
     _part(run["config"] | {"matryoshka": run["config"].get("matryoshka", {})}, "matryoshka", where)
     for name, term in run["config"]["objective"].items():

@@ -22,7 +22,6 @@ from simcse_jax.models.sentence_encoder import build
 from simcse_jax.objectives.registry import needing
 from simcse_jax.objectives.tokens import DISCRIMINATOR, GENERATOR
 from simcse_jax.runs.loading import load_model
-from simcse_jax.runs.state import computed_as
 from simcse_jax.training.token_passes import Networks
 
 
@@ -91,11 +90,11 @@ def read_generator(config: Section, model: Pretrained) -> Generator | None:
     return Generator(generator, masking)
 
 
-def networks_of(config: Section, encoder: EncoderConfig, generator: EncoderConfig) -> Networks:
+def networks_of(encoder: EncoderConfig, generator: EncoderConfig, kernels: bool, dtype: str) -> Networks:
     """The networks of an objective that replaces tokens: a generator, and a discriminator that is like the encoder.
 
-    It has no convolutions and no modules: it decides for each token from the encoder's own states.
+    The latter has no convolutions and no modules: it decides for each token from the encoder's own states.
     """
     networks = {GENERATOR: generator, DISCRIMINATOR: dataclasses.replace(encoder, convolutions=None, modules=())}
-    dtype = jnp.dtype(config.train.dtype)
-    return tuple((name, build(computed_as(config.model, each), False, dtype)[0]) for name, each in networks.items())
+    computed = {name: dataclasses.replace(each, attention_kernels=kernels) for name, each in networks.items()}
+    return tuple((name, build(each, False, jnp.dtype(dtype))[0]) for name, each in computed.items())

@@ -27,7 +27,7 @@ from simcse_jax.models.masking import Masking
 from simcse_jax.models.projector import width
 from simcse_jax.objectives.registry import needing, trained
 from simcse_jax.runs.loading import load_model
-from simcse_jax.runs.state import convolutions_of, own_adapter, with_parts
+from simcse_jax.runs.state import model_spec, own_adapter, with_parts
 from simcse_jax.training.evaluation import Evaluation, check_sizes, read_analysis, read_evaluation
 from simcse_jax.training.generator import Generator, read_generator
 from simcse_jax.training.held_out import HeldOut, hold_out_rows
@@ -124,7 +124,8 @@ def read_inputs(config: Section) -> Inputs:
     for field in [f"objective.{one.name}.weight" for one in masked] + ["analysis.every"] * bool(config.analysis.every):
         model.check_layers(field)
     tokenizer = model.tokenizer
-    convolutions, kept = convolutions_of(config.model), keeps_modules(config, model)
+    spec = model_spec(config)
+    convolutions, kept = spec.convolutions, keeps_modules(config, model)
     unused = ["its convolutions"] if model.config.convolutions and not convolutions else []
     if left_out := unused + dropped(config.model, model.without_modules() if kept else model):
         used = "the encoder and its modules" if kept else "the encoder only"
@@ -148,8 +149,8 @@ def read_inputs(config: Section) -> Inputs:
             f"config.views.{shuffled[0]}=shuffled: {model.name} reads from left to right, and the pooler last does not "
             "know where a shuffled text ends; choose another change, or model.pooler=avg"
         )
-    with_parts(model.config, config.model)  # refuses what does not fit
-    adapter = own_adapter(config.model, model)
+    with_parts(model.config, spec)  # refuses what does not fit
+    adapter = own_adapter(spec, model)
     if masked and not NAMES[model.config.model_type].language_model:
         raise UserError(
             f"{model.name}: a model of the type {model.config.model_type} guesses no masked words; leave out the "
@@ -259,7 +260,7 @@ def keeps_modules(config: Section, model: Pretrained) -> bool:
     sentences alone, not with their tokens.
     """
     poolers = {config.model.pooler, scoring_pooler(config), choosing_pooler(config)}
-    same = poolers == {model.pooler} and convolutions_of(config.model) == model.config.convolutions
+    same = poolers == {model.pooler} and model_spec(config).convolutions == model.config.convolutions
     with_tokens = any(one.contrasts and one.features for one in trained(config.objective).values())
     return config.model.keep_modules and bool(model.config.modules) and same and not with_tokens
 

@@ -16,7 +16,7 @@ from simcse_jax.host.storage import as_path
 from simcse_jax.objectives.registry import trained
 from simcse_jax.runs.checkpoints import Checkpoints
 from simcse_jax.runs.reporters.opening import check_installed, report_to_all
-from simcse_jax.runs.state import TrainState, frozen_params
+from simcse_jax.runs.state import TrainState, frozen_params, model_spec
 from simcse_jax.runs.workdir import Workdir, identity
 from simcse_jax.training.inputs import Inputs, read_inputs
 from simcse_jax.training.loop import Training
@@ -114,7 +114,7 @@ def enter(job: contextlib.ExitStack, folder: Workdir, config: Section, inputs: I
     resuming = folder.exists
     facts |= {"--workdir": str(folder), "whether there is a run in --workdir": str(resuming)}
     processes.agree(facts)
-    frozen = frozen_params(config.model, inputs.model)
+    frozen = frozen_params(model_spec(config), inputs.model)
     with processes.together():
         if processes.is_first():
             job.enter_context(held(folder.path))

@@ -26,16 +26,14 @@ from simcse_jax.field import read_milestones
 from simcse_jax.models import partial
 from simcse_jax.models.changes import Repeated, Retemplated
 from simcse_jax.models.config import REPEATED, EncoderConfig, Template
-from simcse_jax.models.head import HEADS
 from simcse_jax.models.masking import Masking
 from simcse_jax.models.parameters import Arrays, Params, with_encoder
-from simcse_jax.models.projector import read_projector
 from simcse_jax.models.sentence_encoder import Graph, build
 from simcse_jax.objectives.objective import Term
 from simcse_jax.objectives.registry import needing, temperature_of, trained
 from simcse_jax.objectives.rows import Batch, Settings
 from simcse_jax.objectives.views import Plan
-from simcse_jax.runs.state import TrainState, computed_as, frozen_params, initial_kept, initial_params, with_parts
+from simcse_jax.runs.state import TrainState, frozen_params, initial_kept, initial_params, model_spec, with_parts
 from simcse_jax.training.gathering import ByLayer, as_multiplied
 from simcse_jax.training.generator import networks_of
 from simcse_jax.training.inputs import Inputs
@@ -102,9 +100,10 @@ class Setup:
         Weights go from the host straight to their places, where the optimizer's part is made: no device ever has all of
         either.
         """
-        every = initial_params(self.config, self.inputs.model, self.inputs.adapter)
+        spec = model_spec(self.config)
+        every = initial_params(spec, self.inputs.model, self.inputs.adapter)
         params = partial.split(every, self.encoder)[0]
-        params, kept = distribute((params, initial_kept(self.config, self.encoder, params)), self.mesh)
+        params, kept = distribute((params, initial_kept(spec, self.encoder, params)), self.mesh)
         numbers = make_settings(self.config, max(self.schedule.total, 1))
         return split_state(params, numbers, self.recipe.optimization, kept, self.mesh)
 
@@ -123,7 +122,7 @@ class Setup:
         """
         frozen = self.frozen
         if self.recipe.by_layer:  # as it was read: what the step has may be rounded
-            frozen = distribute(partial.in_step(frozen_params(self.config.model, self.inputs.model)), self.mesh)
+            frozen = distribute(partial.in_step(frozen_params(model_spec(self.config), self.inputs.model)), self.mesh)
         return with_encoder(partial.merged(partial.of_step(trained, frozen), self.encoder), tower)
 
     def batches(self) -> AnyBatches:
@@ -143,10 +142,11 @@ class Setup:
 
 def make_setup(config: Section, inputs: Inputs) -> Setup:
     """The setup of a run."""
-    model = inputs.model
+    model, spec = inputs.model, model_spec(config)
     mesh = data_mesh(inputs.devices, config.parallel.parts)
-    head = HEADS[config.model.mlp]
-    scored = build(computed_as(config.model, model.config), head.trained)[0]
+    head = spec.head
+    as_scored = dataclasses.replace(model.config, attention_kernels=spec.attention_kernels)
+    scored = build(as_scored, head.trained)[0]
     embed = Embedder(
         graph=scored,
         params={},
@@ -159,10 +159,12 @@ def make_setup(config: Section, inputs: Inputs) -> Setup:
         by_rows=ByLayer(scored, mesh) if config.parallel.gather == BY_LAYER else by_rows,
     )
     sample, evaluation, generator = inputs.analysis, inputs.evaluation, inputs.generator
-    networks = networks_of(config, model.config, generator.model.config) if generator else ()
+    networks: Networks = ()
+    if generator:
+        networks = networks_of(model.config, generator.model.config, spec.attention_kernels, config.train.dtype)
     masking = generator.masking if generator else inputs.language_model
-    encoder = with_parts(model.config, config.model)
-    frozen = (generator.params if generator else {}) | partial.in_step(frozen_params(config.model, model))
+    encoder = with_parts(model.config, spec)
+    frozen = (generator.params if generator else {}) | partial.in_step(frozen_params(spec, model))
     corpus = inputs.corpus
     parts = [(part.num_columns, part.lengths) for part in corpus.parts] if corpus is not None else [(1, ())]
     return Setup(
@@ -237,7 +239,7 @@ def make_recipe(
     `lengths` are the places for a sentence of each column; (): all have the same. `template` is around the sentences,
     and `positive_template` takes its place around all but anchors; None: there is none, or no other one.
     """
-    fields, projector, views = config.objective, read_projector(config.projector), config.views
+    fields, spec, views = config.objective, model_spec(config), config.views
     positive_change: Any = views.positive_change
     if positive_change == REPEATED:
         positive_change = Repeated(views.repetition, views.repetition_reading)
@@ -260,7 +262,7 @@ def make_recipe(
     )
     return Recipe(
         pooler=config.model.pooler,
-        use_head=HEADS[config.model.mlp].trained,
+        use_head=spec.head.trained,
         plan=plan,
         objectives=tuple(
             Term(
@@ -268,7 +270,7 @@ def make_recipe(
                 tuple(
                     (field, config.objective[name][field]) for field, one in objective.fields.items() if not one.of_step
                 ),
-                projector is not None and name in config.projector.objectives,
+                spec.projector is not None and name in config.projector.objectives,
             )
             for name, objective in trained(fields).items()
         ),
@@ -280,7 +282,7 @@ def make_recipe(
         optimization=Optimization(
             config.train.optimizer, config.train.bias_correction, config.train.schedule, config.train.mu_dtype
         ),
-        projector=projector,
+        projector=spec.projector,
         networks=networks,
         sizes=sizes_of(config),
         by_layer=config.parallel.gather == BY_LAYER,

@@ -27,7 +27,6 @@ def test_a_model_that_is_more_than_base_and_lora_is_refused():
     check_adapter(run_of(**lora), "run")
     for run, said in (
         (run_of(), "has no LoRA"),
-        ({"config": {"model": {"mlp": "none", "init_from": "x"}}}, "has no LoRA"),  # of an earlier version
         (run_of(**lora, mlp="always"), "its model has a head, which is not in an adapter"),
         (run_of(**lora, convolutions__widths=("3",), mlp="none"), "its model has convolutions"),
         (run_of(**lora, num_layers=3), "its model has the first 3 layers of its base alone"),

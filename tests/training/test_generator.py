@@ -57,5 +57,5 @@ def test_generators_that_do_not_fit_are_refused(language_model, tiny_bert, tmp_p
 def test_the_discriminator_has_no_convolutions_as_its_parameters_have_none():
     _, _, encoder = random_model(num_layers=1, with_head=False)
     own = dataclasses.replace(encoder, convolutions=Convolutions((1, 3), 8, "none"))
-    networks = dict(networks_of(default_config(), own, encoder))
+    networks = dict(networks_of(own, encoder, kernels=False, dtype="float32"))
     assert networks["discriminator"] == networks["generator"] == build(encoder, False)[0]

@@ -15,7 +15,7 @@ from simcse_jax.models.masking import Masking
 from simcse_jax.objectives.info_nce import info_nce
 from simcse_jax.objectives.rows import Rows, dropout_keys
 from simcse_jax.objectives.views import CHANGE, Pass, Plan, View, each_of
-from simcse_jax.runs.state import split_shapes
+from simcse_jax.runs.state import ModelSpec, split_shapes
 from simcse_jax.training import gathering
 from simcse_jax.training.loss import embed, encode_views, make_given, seen_by
 
@@ -201,7 +201,7 @@ def other_terms(columns, positive, negative, two_towers, numbers, **more):
 def with_own_parameters(two_towers=False):
     graph, params, config = random_model(num_layers=1)
     objective = {"mlm": {"weight": 1.0}, "softmax_nli": {"weight": 1.0}}
-    shapes = split_shapes(config, {"model": {"mlp": "train", "dual_encoder": two_towers}, "objective": objective})[0]
+    shapes = split_shapes(config, ModelSpec(dual_encoder=two_towers, objectives=objective))[0]
     generator = np.random.default_rng(0)
     drawn = {name: generator.normal(0, 0.1, shape.shape).astype(np.float32) for name, shape in shapes.items()}
     return graph, drawn | params

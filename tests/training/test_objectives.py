@@ -19,7 +19,7 @@ from simcse_jax.runs import exporting
 from simcse_jax.runs.checkpoints import Checkpoints
 from simcse_jax.runs.dynamics import checkpoint_encoders
 from simcse_jax.runs.loading import load_model
-from simcse_jax.runs.state import initial_params, split_shapes
+from simcse_jax.runs.state import initial_params, model_spec, split_shapes
 from simcse_jax.training import inputs, scoring, setup
 from simcse_jax.training.reading import scores_of
 from simcse_jax.training.run import train_and_evaluate
@@ -38,8 +38,8 @@ def test_objectives_parameters_train_and_are_saved_and_the_model_encodes_anchors
     model, start = load_model(str(tmp_path / "run")), load(str(masked_bert))
     assert model.params.keys() == start.params.keys() | {"head.kernel", "head.bias"}
     checkpoints = Checkpoints(tmp_path / "run", read_only=True)
-    saved = checkpoints.restore_params(checkpoints.best, split_shapes(model.config, config)[0])
-    first = initial_params(config, start)
+    saved = checkpoints.restore_params(checkpoints.best, split_shapes(model.config, model_spec(config))[0])
+    first = initial_params(model_spec(config), start)
     assert saved.keys() == first.keys()
     moved = {name for name in saved if np.abs(np.asarray(saved[name]) - np.asarray(first[name])).max() > 1e-5}
     assert {f"{parameters.SECOND}encoder.layers.0.qkv.kernel", f"{parameters.SECOND}head.kernel"} <= moved
@@ -64,8 +64,10 @@ def test_sbert_s_classifier_starts_undecided_and_is_trained_and_saved_but_no_par
     assert lines(tmp_path / "run")[0]["loss"] == pytest.approx(np.log(3), abs=0.3)
     model = load_model(str(tmp_path / "run"))
     assert "softmax_nli.kernel" not in model.params
-    saved = Checkpoints(tmp_path / "run", read_only=True).restore_params(2, split_shapes(model.config, config)[0])
-    first = initial_params(config, load_model(str(tiny_bert), 1))
+    saved = Checkpoints(tmp_path / "run", read_only=True).restore_params(
+        2, split_shapes(model.config, model_spec(config))[0]
+    )
+    first = initial_params(model_spec(config), load_model(str(tiny_bert), 1))
     assert saved.keys() == first.keys() == model.params.keys() | {"softmax_nli.kernel"}
     for name in ("softmax_nli.kernel", "encoder.layers.0.qkv.kernel"):
         assert np.abs(np.asarray(saved[name]) - np.asarray(first[name])).max() > 1e-4
@@ -92,7 +94,7 @@ def test_of_two_encoders_the_better_one_is_the_model(tiny_bert, corpus, tmp_path
     checkpoints = Checkpoints(tmp_path / "run", read_only=True)
     best, last = load_model(str(tmp_path / "run")), load_model(str(tmp_path / "run@step=4"))
     for step, model, tower in ((2, best, 1), (4, last, 0)):
-        saved = checkpoints.restore_params(step, split_shapes(model.config, config)[0])
+        saved = checkpoints.restore_params(step, split_shapes(model.config, model_spec(config))[0])
         assert_arrays(parameters.sentence_encoder(saved, tower), model.params)
         assert np.abs(saved["encoder.layers.0.qkv.kernel"] - saved["second.encoder.layers.0.qkv.kernel"]).max() > 1e-5
     assert checkpoints.best == 2

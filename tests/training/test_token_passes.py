@@ -8,12 +8,13 @@ from support import random_model
 from support.gradients import assert_same, compiled, computed
 from support.steps import batch, mixed_batch, recipe, replaced_tokens_settings, replaced_tokens_step, settings, term
 
+from simcse_jax.models.head import HEADS
 from simcse_jax.models.masking import Masking
 from simcse_jax.models.parameters import WORD_EMBEDDING
 from simcse_jax.objectives.masked_lm import OBJECTIVE
 from simcse_jax.objectives.replaced_token_detection import ReplacedTokenDetection
 from simcse_jax.objectives.rows import Rows
-from simcse_jax.runs.state import split_shapes
+from simcse_jax.runs.state import ModelSpec, split_shapes
 from simcse_jax.training.loss import make_given
 
 pytestmark = pytest.mark.exact
@@ -27,9 +28,7 @@ KERNEL = "discriminator.encoder.layers.0.output.kernel"
 @pytest.mark.slow
 def test_masked_tokens_are_those_of_the_columns_that_are_there():
     graph, params, config = random_model(num_layers=1)
-    fields = {"model": {"mlp": "none", "dual_encoder": False}, "objective": {"mlm": {"weight": 1.0}}}
-    fields["objective"]["softmax_nli"] = {"weight": 0.0}
-    shapes = split_shapes(config, fields)[0]
+    shapes = split_shapes(config, ModelSpec(head=HEADS["none"], objectives={"mlm": {"weight": 1.0}}))[0]
     params = {name: np.ones(shape.shape, np.float32) for name, shape in shapes.items()} | params
     data = mixed_batch()
     blank = {name: x for name, x in data.items() if name != "present"}  # nothing to mask where nothing is

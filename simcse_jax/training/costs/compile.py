@@ -22,15 +22,13 @@ from simcse_jax.encoding.embedder import make_embed
 from simcse_jax.errors import UserError
 from simcse_jax.models import partial
 from simcse_jax.models.config import EncoderConfig
-from simcse_jax.models.head import HEADS
 from simcse_jax.models.masking import Masking
 from simcse_jax.models.platforms import tracing_for
 from simcse_jax.models.sentence_encoder import build
 from simcse_jax.objectives.registry import needing
 from simcse_jax.runs.state import (
-    computed_as,
-    convolutions_of,
     initial_kept,
+    model_spec,
     pretrained_shapes,
     split_shapes,
     with_parts,
@@ -70,22 +68,23 @@ def trace_step(
     """
     mesh = data_mesh(devices, config.parallel.parts)
     masking = Masking(mask_id=103, special_ids=(0, 100, 101, 102, 103))  # BERT's
-    convolutions = convolutions_of(config.model)
-    encoder = dataclasses.replace(encoder, convolutions=convolutions, mask_token_id=masking.mask_id)
-    shapes, rest = split_shapes(encoder, config)
-    graph, _ = build(with_parts(encoder, config.model), HEADS[config.model.mlp].trained, jnp.dtype(config.train.dtype))
+    spec = model_spec(config)
+    encoder = dataclasses.replace(encoder, convolutions=spec.convolutions, mask_token_id=masking.mask_id)
+    shapes, rest = split_shapes(encoder, spec)
+    whole = with_parts(encoder, spec)
+    graph, _ = build(whole, spec.head.trained, jnp.dtype(config.train.dtype))
     settings = make_settings(config, total_steps=1)
-    batch = _batch_shapes(config, columns, with_parts(encoder, config.model).sentence_size)
+    batch = _batch_shapes(config, columns, whole.sentence_size)
     networks: Networks = ()
     frozen = partial.in_step(rest)
     if generator is not None:
-        networks = networks_of(config, encoder, generator)
+        networks = networks_of(encoder, generator, spec.attention_kernels, config.train.dtype)
         frozen |= pretrained_shapes(generator)
     recipe = make_recipe(config, columns, masking, networks, column_lengths(config, columns))
     if fill < 1:
         recipe = recipe._replace(most_tokens=most_tokens(config, columns, len(devices), fill))
     initialize = functools.partial(init_state, chosen=recipe.optimization)
-    kept = jax.eval_shape(functools.partial(initial_kept, config, with_parts(encoder, config.model)), shapes)
+    kept = jax.eval_shape(functools.partial(initial_kept, spec, whole), shapes)
     state = jax.eval_shape(initialize, shapes, settings, kept=kept)
     if recipe.by_layer:
         frozen = jax.eval_shape(functools.partial(as_multiplied, dtype=jnp.dtype(config.train.dtype)), frozen)
@@ -111,9 +110,10 @@ def trace_encoding(
       length: of every sentence, in tokens, with padding.
       devices: those that share the batch.
     """
-    use_head = HEADS[config.model.mlp].scored
+    spec = model_spec(config)
+    use_head = spec.head.scored
     pooler = config.eval.pooler or config.model.pooler
-    encoder = dataclasses.replace(computed_as(config.model, encoder), mask_token_id=103)  # BERT's
+    encoder = dataclasses.replace(encoder, attention_kernels=spec.attention_kernels, mask_token_id=103)  # BERT's
     graph, shapes = build(encoder, use_head, jnp.dtype(config.train.dtype))
     mesh = data_mesh(devices)
     rows = split_over_examples(mesh)
