@@ -15,7 +15,6 @@ from simcse_jax.commands.command_line import Parser, started_as
 from simcse_jax.config.checks import validate
 from simcse_jax.config.flags import find_config, parse
 from simcse_jax.config.sections import Section
-from simcse_jax.config.source_fields import longest
 from simcse_jax.data.columns import ROLES
 from simcse_jax.data.documents import SPANS
 from simcse_jax.data.sources import split_sources
@@ -28,7 +27,6 @@ from simcse_jax.huggingface.published import encoder_config
 from simcse_jax.models.config import EncoderConfig
 from simcse_jax.objectives.registry import needing, trained
 from simcse_jax.runs.state import model_spec, with_parts
-from simcse_jax.training.columns import positives_of
 from simcse_jax.training.costs import gpus
 from simcse_jax.training.costs.compile import OutOfMemory, compile_encoding, compile_step, largest_chunk
 from simcse_jax.training.costs.described import EXAMPLES, HERE, at_hand, described_devices, prepare
@@ -36,6 +34,7 @@ from simcse_jax.training.costs.plan import FORM, Plan, describe_plan, read_plan
 from simcse_jax.training.costs.roofline import Report, describe, largest, table
 from simcse_jax.training.generator import check_generator
 from simcse_jax.training.inputs import check_divides, check_parts, check_projector
+from simcse_jax.training.setup import abstract_step, data_spec, positives_of
 
 
 def guess_columns(config: Section) -> int:
@@ -68,7 +67,7 @@ def compile_or_explain(
       UserError: when it is too large for a chip's memory; the message has the largest chunk size that fits.
     """
     try:
-        return compile_step(config, encoder, columns, topology, generator, fill)
+        return compile_step(abstract_step(config, encoder, columns, generator), topology, fill)
     except OutOfMemory as error:
         device = "GPU" if gpus.is_gpu(topology) else "chip"
         lacking = f"a {device} needs {error.needed / 2**30:.1f} GiB and has {error.available / 2**30:.2f}"
@@ -89,8 +88,8 @@ def encoding_or_explain(config: Section, encoder: EncoderConfig, length: int, to
     """
 
     def compiled(sentences: int) -> Report:
-        smaller = config.replaced("train.batch_size", sentences * devices)
-        return compile_encoding(smaller, encoder, length, topology)
+        spec, dtype = model_spec(config), config.train.dtype
+        return compile_encoding(spec, encoder, (sentences * devices, length), dtype, topology)
 
     def fits(sentences: int) -> bool:
         print(f"{topology}: trying --batch-per-chip={sentences}", file=sys.stderr, flush=True)
@@ -130,7 +129,8 @@ def find_chunk(
         smaller = config.replaced("parallel.chunk_size", chunk)
         print(f"{topology}: trying --config.parallel.chunk_size={chunk}", file=sys.stderr, flush=True)
         try:
-            print(describe(compile_step(smaller, encoder, columns, topology, generator, fill)), flush=True)
+            step = abstract_step(smaller, encoder, columns, generator)
+            print(describe(compile_step(step, topology, fill)), flush=True)
         except OutOfMemory:
             return False
         return True
@@ -151,11 +151,11 @@ def choose_batch(
       UserError: when the chips cannot share it evenly.
     """
     if scaling == "strong":
-        check_divides(config, chips)
+        check_divides(config.train.batch_size, chips)
         return config.train.batch_size
     if batch_per_chip:
         return batch_per_chip * chips
-    check_divides(config, first_chips)
+    check_divides(config.train.batch_size, first_chips)
     return config.train.batch_size // first_chips * chips
 
 
@@ -166,7 +166,7 @@ def check_plan(args: argparse.Namespace, config: Section) -> dict[str, float]:
       UserError: when it has a mistake, or other options contradict it.
     """
     plan = read_plan(args.plan)
-    tokens, (field, max_length) = plan["tokens"], longest(config)
+    tokens, (field, max_length) = plan["tokens"], data_spec(config).longest
     if tokens > max_length:
         raise UserError(f"--plan tokens={tokens:g}: sentences are cut at config.{field}={max_length}")
     for option, given in (("--topologies", args.topologies), ("--encode", args.encode), ("--fill", args.fill != 1)):
@@ -246,7 +246,7 @@ def _read_arguments() -> tuple[argparse.Namespace, Section]:
 def _read_models(config: Section) -> tuple[EncoderConfig, EncoderConfig | None]:
     """The encoder, and the generator if the objective has one; both fit the recipe."""
     encoder = encoder_config(config.model.init_from, config.model.num_layers)
-    field, most = longest(config)
+    field, most = data_spec(config).longest
     if most > encoder.max_length:
         raise UserError(f"config.{field}={most}: the model takes {encoder.max_length} tokens")
     if config.views.positive_template or config.views.denoising != "none":
@@ -256,8 +256,10 @@ def _read_models(config: Section) -> tuple[EncoderConfig, EncoderConfig | None]:
         )
     generator = encoder_config(config.model.generator) if needing(config.objective, "replaces_tokens") else None
     if generator:
-        check_generator(config, encoder, generator)
-    check_projector(config, with_parts(encoder, model_spec(config)))
+        names = config.model.generator, config.model.init_from
+        check_generator(names[0], generator, names[1], encoder, (field, most))
+    spec = model_spec(config)
+    check_projector(spec, with_parts(encoder, spec))
     return encoder, generator
 
 
@@ -277,7 +279,7 @@ def main() -> None:
         prepare(any(map(gpus.is_gpu, names)))
     chips = {name: len(described_devices(name)) for name in names}
     for count in chips.values():
-        check_parts(config, count)
+        check_parts(config.parallel.parts, count)
     first = chips[names[0]]
     batches = {
         name: choose_batch(config, args.batch_per_chip, count, first, args.scaling or "weak")
@@ -288,7 +290,7 @@ def main() -> None:
     with printing(output is not None) as say:
         say(
             f"{config.model.init_from}, {encoder.num_layers} layers, {config.train.dtype} at precision {precision}; "
-            f"{what}, {longest(config)[1]} tokens"
+            f"{what}, {data_spec(config).longest[1]} tokens"
             f"{'' if args.fill == 1 else f', {args.fill:.0%} of the places filled'}"
         )
         reports = []
@@ -297,13 +299,13 @@ def main() -> None:
             say(f"{name}: {chips[name]} {devices}, batch {batches[name]}; compiling")
             config = config.replaced("train.batch_size", batches[name])
             if args.encode:
-                reports.append(encoding_or_explain(config, encoder, longest(config)[1], name, chips[name]))
+                reports.append(encoding_or_explain(config, encoder, data_spec(config).longest[1], name, chips[name]))
             else:
                 reports.append(compile_or_explain(config, encoder, columns, name, generator, args.fill))
         figures: object = [report.to_json() for report in reports]
         text = table(reports) if args.topologies else describe(reports[0])
         if plan is not None:
-            length = padded_length(plan["tokens"], longest(config)[1])
+            length = padded_length(plan["tokens"], data_spec(config).longest[1])
             say(f"{names[0]}: encoding, {length} tokens with padding; compiling")
             encoding = encoding_or_explain(config, encoder, length, names[0], chips[names[0]])
             reports.append(encoding)

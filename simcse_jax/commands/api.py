@@ -33,8 +33,7 @@ from simcse_jax.models.config import pooler_of
 from simcse_jax.objectives.registry import OBJECTIVES, add
 from simcse_jax.runs.workdir import Workdir
 from simcse_jax.simcse import SimCSE
-from simcse_jax.training.inputs import sources
-from simcse_jax.training.run import train_and_evaluate
+from simcse_jax.training.run import sources, train_and_evaluate
 
 DATA, EVAL = "data.parquet", "eval.parquet"  # in the workdir: what a program had in memory
 Callback = Callable[[int, Mapping[str, float]], object]

@@ -471,11 +471,6 @@ def scoring_pooler(config: Mapping[str, Any]) -> str:
     return config.get("eval", {}).get("pooler", "") or config["model"]["pooler"]
 
 
-def choosing_pooler(config: Config) -> str:
-    """The pooler of the scores that choose a run's best checkpoint."""
-    return config.eval.development_pooler or scoring_pooler(config)
-
-
 def trains(config: Config) -> bool:
     """Whether the run trains at all; without a step the initial model is scored."""
     return bool(config.train.max_steps or config.train.epochs)

@@ -8,7 +8,7 @@ from simcse_jax.config.sections import Config
 from simcse_jax.data.documents import SPANS
 from simcse_jax.data.mixture import read_weights
 from simcse_jax.data.sources import split_sources
-from simcse_jax.data.tokens import ROLES, Lengths, Prompts
+from simcse_jax.data.tokens import ROLES
 from simcse_jax.errors import UserError
 from simcse_jax.field import either, empty_or_one_of, explain, field, listed, rule
 from simcse_jax.objectives.registry import needing, trained
@@ -67,42 +67,12 @@ SOURCE_FIELDS = {
 }
 
 
-def leaves_equal_out(config: Config, columns: int) -> bool:
-    """Whether equal texts are no negatives, in data with so many columns of sentences."""
-    wanted = config.data.equal_texts or (LEFT_OUT if columns > 1 else NEGATIVES)
-    return wanted == LEFT_OUT and bool(needing(config.objective, "contrasts"))
-
-
-def keeps_apart(config: Config) -> bool:
-    """Whether no two rows of a batch may have a text in common."""
-    return bool(config.data.no_duplicates and needing(config.objective, "contrasts"))
-
-
-def lengths_of(config: Config) -> Lengths | None:
-    """The most tokens of anchors and of other sentences; None if both are `data.max_length`."""
-    lengths = config.data.lengths
-    if not lengths.anchor and not lengths.positive:
-        return None
-    return Lengths(*(lengths[role] or config.data.max_length for role in ROLES))
-
-
-def longest(config: Config) -> tuple[str, int]:
-    """The most tokens of a sentence, and the field that says so."""
-    lengths = config.data.lengths
-    fields = {f"data.lengths.{role}": lengths[role] for role in ROLES if lengths[role]}
-    if len(fields) < len(ROLES):
-        fields["data.max_length"] = config.data.max_length
-    name = max(fields, key=fields.__getitem__)
-    return name, fields[name]
-
-
-def prompts_of(config: Config) -> tuple[Prompts, ...]:
-    """The prompts of each source, in their order; () without any."""
-    given = config.data.prompts
-    if not any(given.values()):
-        return ()
-    sources = split_sources(config.data.train)
-    return tuple(map(Prompts, *(_split(f"config.data.prompts.{role}", given[role], sources) for role in ROLES)))
+def read_prompts(config: Config) -> list[list[str]]:
+    """The prompts of each role of `ROLES`, those of all sources in their order; [] without any."""
+    prompts, sources = config.data.prompts, split_sources(config.data.train)
+    if not any(prompts.values()):
+        return []
+    return [_split(f"config.data.prompts.{role}", prompts[role], sources) for role in ROLES]
 
 
 def _split(field: str, text: str, sources: Sequence[str]) -> list[str]:
@@ -127,7 +97,7 @@ def _split(field: str, text: str, sources: Sequence[str]) -> list[str]:
 def check_sources(config: Config) -> None:
     """Refuses weights and prompts that do not fit the sources, and data whose rows must stay together."""
     data = config.data
-    prompts = prompts_of(config)
+    prompts = read_prompts(config)
     count = len(split_sources(data.train)) if data.weights else 0
     if data.weights and len(data.weights) != count:
         raise UserError(
@@ -138,10 +108,7 @@ def check_sources(config: Config) -> None:
         "data.weights": bool(data.weights),
         "data.batching": data.batching == ONE_SOURCE,
         "data.no_duplicates": data.no_duplicates,
-        **{
-            f"data.prompts.{role}": len(set(each)) > 1
-            for role, each in zip(ROLES, zip(*prompts, strict=True), strict=False)
-        },
+        **{f"data.prompts.{role}": len(set(texts)) > 1 for role, texts in zip(ROLES, prompts, strict=False)},
     }
     name = next((name for name, given in by_source.items() if given and data.positives == SPANS), None)
     if name is not None:
@@ -157,24 +124,20 @@ def check_sources(config: Config) -> None:
             f"config.data.weights: objective.{pairing[0]} makes its pairs of all sentences of an epoch; leave it "
             f"empty, or set data.batching={ONE_SOURCE}"
         )
-    if data.mixed and data.batching != ONE_SOURCE:
-        check_mixed(config, "config.data.mixed", "set it to False")
+    if data.mixed and data.batching != ONE_SOURCE and (needed := no_gaps(config)):
+        raise UserError(f"config.data.mixed: {needed[0]}; set it to False, or {needed[1]}")
 
 
-def check_mixed(config: Config, field: str, otherwise: str) -> None:
-    """Refuses what cannot leave out the sentences that some sources lack.
-
-    Args:
-      config: of a run on sources with different columns.
-      field: what says that they are, and `otherwise`: what to do about it.
-    """
+def no_gaps(config: Config) -> tuple[str, str] | None:
+    """Why no row may lack a sentence that others have, and how to change that; None: rows may."""
     if config.projector.widths:
-        raise UserError(
-            f"{field}: batch norm of the projector would count what stands in for missing sentences; {otherwise}, or "
-            "leave projector.widths empty"
+        return (
+            "batch norm of the projector would count what stands in for missing sentences",
+            "leave projector.widths empty",
         )
     if reading := needing(config.objective, "every_sentence"):
-        raise UserError(
-            f"{field}: objective.{reading[0].name} reads both sentences of every example, and some sources lack "
-            f"one; {otherwise}, or set the objective's weight to 0.0"
+        return (
+            f"objective.{reading[0].name} reads both sentences of every example, and some sources lack one",
+            "set the objective's weight to 0.0",
         )
+    return None

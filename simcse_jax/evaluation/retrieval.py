@@ -34,6 +34,18 @@ ROUNDING = 1e-9  # by which nDCG may be above it
 LEAST_P = 0.001  # smaller ones are printed as "< 0.001"
 
 
+class RetrievalSpec(NamedTuple):
+    """The retrieval that scores a run; see the fields of `config.eval.retrieval`."""
+
+    data: str = ""
+    measures: tuple[str, ...] = USUAL
+    split: str = "test"
+    development: str = "dev"
+    documents: int = 0
+    seed: int = 0
+    storage: Storage = "float32"
+
+
 class Sides(NamedTuple):
     """How a model encodes queries and documents, and compares them."""
 

@@ -174,20 +174,19 @@ def starting_params(folder: Folder, run: dict[str, Any]) -> Params | None:
     """The run's initial parameters, with the same fresh head; None with a message if those weights are not found."""
     # Only the first encoder and its head make embeddings.
     spec = dataclasses.replace(model_spec(run["config"]), dual_encoder=False, projector=None, objectives={})
-    name, fields = spec.init_from, run["config"]["model"]
     try:
-        model = load_model(name, fields["num_layers"])
+        model = load_model(spec.init_from, spec.num_layers)
         model = model if modules_of(run) else model.without_modules()
-        model = dataclasses.replace(model, template=fields["template"])
+        model = dataclasses.replace(model, template=spec.template)
         adapter = own_adapter(spec, model)
     except UserError as error:
         print(f"{folder}: step 0 is left out: {error}", flush=True)
         return None
     if sha256(*(np.asarray(model.params[part]) for part in sorted(model.params))) != run["sha256"]["model.init_from"]:
-        print(f"{folder}: step 0 is left out: {name} has other weights than the run started from", flush=True)
+        print(f"{folder}: step 0 is left out: {spec.init_from} has other weights than the run started from", flush=True)
         return None
-    if adapter and sha256(*adapter.values()) != run["sha256"].get("model.lora.init_from"):
-        print(f"{folder}: step 0 is left out: {fields['lora']['init_from']} is another adapter by now", flush=True)
+    if spec.lora and adapter and sha256(*adapter.values()) != run["sha256"].get("model.lora.init_from"):
+        print(f"{folder}: step 0 is left out: {spec.lora.init_from} is another adapter by now", flush=True)
         return None
     return partial.merged(initial_params(spec, model, adapter), with_parts(model.config, spec))
 

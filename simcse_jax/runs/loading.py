@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from simcse_jax.config.fields import scoring_pooler
 from simcse_jax.devices.backend import keep_compilations
 from simcse_jax.errors import UserError
 from simcse_jax.host.names import LAST, AtStep, split_glove, split_step
@@ -23,7 +22,7 @@ from simcse_jax.huggingface.tokenizer import WORDS_FILE
 from simcse_jax.huggingface.word_vectors import read_vocabulary
 from simcse_jax.models import partial
 from simcse_jax.models.config import EncoderConfig
-from simcse_jax.models.head import HEADS, PREFIX
+from simcse_jax.models.head import PREFIX
 from simcse_jax.models.model_types import WORD_VECTORS
 from simcse_jax.models.parameters import LANGUAGE_MODEL, sentence_encoder, subset
 from simcse_jax.models.sentence_encoder import build
@@ -100,7 +99,8 @@ def load_workdir(folder: Folder, num_layers: int = 0, step: int | str | None = N
 
 def scored_pooler(run: Mapping[str, Any]) -> ChosenPooler:
     """The pooler of a run's model, and whether a head comes after it; `run` are the contents of `run.json`."""
-    return ChosenPooler(scoring_pooler(run["config"]), HEADS[run["config"]["model"]["mlp"]].scored)
+    spec = model_spec(run["config"])
+    return ChosenPooler(spec.scored_pooler, spec.head.scored)
 
 
 def trained_config(folder: Folder, run: Mapping[str, Any]) -> EncoderConfig:

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from simcse_jax.config.fields import scoring_pooler
 from simcse_jax.errors import UserError
 from simcse_jax.host.names import split_step
 from simcse_jax.host.storage import Folder, local_path
@@ -42,14 +41,14 @@ An embedding is what the pooler `{pooler}` makes of the last hidden states{aroun
 
 def check_adapter(run: dict[str, Any], where: str) -> None:
     """Refuses a run whose model has more than its base and LoRA."""
-    spec, layers = model_spec(run["config"]), run["config"]["model"]["num_layers"]
+    spec = model_spec(run["config"])
     if not spec.lora:
         raise UserError(f"{where}: has no LoRA (its model.lora.rank is 0); leave out --adapter")
     reasons = {
         "a head": spec.head.scored,
         "modules after its pooler": bool(run["model"].get(MODULES)),
         "convolutions": bool(spec.convolutions),
-        f"the first {layers} layers of its base alone": layers > 0,
+        f"the first {spec.num_layers} layers of its base alone": spec.num_layers > 0,
     }
     for what, holds in reasons.items():
         if holds:
@@ -79,15 +78,16 @@ def adapter_writer(folder: Folder, step: int | str | None = None) -> Callable[[P
     (base, revision), sha = base_for_peft(fields["init_from"], run.get("hub")), run["sha256"].get(FINGERPRINT, "")
     settings = lora_of(encoder)
     name = public_value("model.init_from", fields["init_from"], run.get("hub"))
-    around = f" of a sentence in the place of [X] in `{text}`" if (text := fields.get("template")) else ""
-    pooler = scoring_pooler(run["config"])
+    around = f" of a sentence in the place of [X] in `{text}`" if (text := spec.template) else ""
     more = " It has unit length." if run["model"].get(KEPT, {}).get("normalize") else ""
     prompts = {role: text for role, text in run["model"].get("prompts", {}).items() if text}
     if prompts:
         more += "\n\nTexts put before sentences:\n\n" + "\n".join(
             f"- {role}: `{json.dumps(text, ensure_ascii=False)}`" for role, text in prompts.items()
         )
-    card = CARD.format(base=name, pooler=pooler, rank=settings.rank, alpha=settings.alpha, around=around, more=more)
+    card = CARD.format(
+        base=name, pooler=spec.scored_pooler, rank=settings.rank, alpha=settings.alpha, around=around, more=more
+    )
 
     def write(target: Path) -> None:
         write_adapter(own, encoder, target, base=base, revision=revision, sha=sha, dropout=fields["lora"]["dropout"])

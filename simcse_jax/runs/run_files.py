@@ -15,7 +15,7 @@ from simcse_jax.models.config import Dense, LayerNorm, Module, Normalize
 from simcse_jax.models.modules import ACTIVATIONS
 
 OF_MODEL = tuple(name for name in FIELDS if name.startswith(("model.", "projector.")))  # they decide its parameters
-NEEDED = ("seed", *OF_MODEL, "data.train", "eval.data", "eval.tasks")
+NEEDED = ("seed", *OF_MODEL, "data.train", "eval.data", "eval.tasks", "eval.pooler", "eval.development_pooler")
 # Fields that do not change the result, so a run may resume with other values.
 FREE = (
     *("train.log_every", "train.report_to", "data.local_cache", "teacher.kept", "eval.extra"),

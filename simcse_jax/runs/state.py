@@ -15,6 +15,7 @@ import numpy as np
 import optax
 from jaxtyping import Array, Int, Key
 
+from simcse_jax.config.fields import scoring_pooler
 from simcse_jax.devices import processes
 from simcse_jax.errors import UserError
 from simcse_jax.host.storage import Folder, write_atomically
@@ -52,7 +53,13 @@ class ModelSpec:
     """What a run makes of the model that it starts from: the parts that it adds, and what of all of them trains."""
 
     init_from: str = ""
+    num_layers: int = 0
+    template: str = ""
+    keep_settings: bool = False
+    keep_modules: bool = False
     pooler: str = "cls"
+    scored_pooler: str = "cls"  # of the trained model
+    choosing_pooler: str = "cls"  # of the scores that choose a checkpoint
     head: Head = HEADS["train"]
     attention_kernels: bool = False
     dual_encoder: bool = False
@@ -61,6 +68,7 @@ class ModelSpec:
     frozen_embeddings: bool = False
     frozen_layers: int = 0
     projector: Projector | None = None
+    projected: tuple[str, ...] = ()  # the objectives that see projected embeddings
     objectives: Mapping[str, Mapping[str, Any]] = dataclasses.field(default_factory=dict)  # their fields, by name
     seed: int = 0  # of parameters that the model lacks
 
@@ -72,7 +80,13 @@ def model_spec(config: Mapping[str, Any]) -> ModelSpec:
     widths, norms = projector["widths"], (projector[name] for name in Projector._fields[1:])
     return ModelSpec(
         init_from=model["init_from"],
+        num_layers=model["num_layers"],
+        template=model["template"],
+        keep_settings=model["keep_settings"],
+        keep_modules=model["keep_modules"],
         pooler=model["pooler"],
+        scored_pooler=scoring_pooler(config),
+        choosing_pooler=config["eval"]["development_pooler"] or scoring_pooler(config),
         head=HEADS[model["mlp"]],
         attention_kernels=model["attention_kernels"],
         dual_encoder=model["dual_encoder"],
@@ -85,7 +99,8 @@ def model_spec(config: Mapping[str, Any]) -> ModelSpec:
         frozen_embeddings=freeze["embeddings"],
         frozen_layers=freeze["layers"],
         projector=Projector(tuple(widths.split(",")), *norms) if widths else None,
-        objectives=config["objective"],
+        projected=tuple(projector["objectives"]),
+        objectives={name: dict(config["objective"][name]) for name in trained(config["objective"])},
         seed=config["seed"],
     )
 

@@ -23,10 +23,12 @@ from simcse_jax.devices.parts import gather
 from simcse_jax.errors import UserError
 from simcse_jax.models.sentence_encoder import build
 from simcse_jax.objectives.registry import OBJECTIVES, needing, trained
+from simcse_jax.runs.state import model_spec
 from simcse_jax.training.costs import compile
 from simcse_jax.training.costs.described import PLUGINS, described_devices, prepare
 from simcse_jax.training.costs.program import COLLECTIVES, Program
 from simcse_jax.training.costs.roofline import CHIPS
+from simcse_jax.training.setup import abstract_step
 
 pytestmark = pytest.mark.platforms
 
@@ -84,7 +86,7 @@ def test_the_command_computes_the_costs_of_a_step(tiny_bert, tmp_path, monkeypat
     printed, (figures,) = costs(call, tiny_bert, tmp_path, "--topology=v5e:2x2", "--config.model.num_layers=1")
     assert "a bound, not a measurement" in printed
     config = tiny_config(**FEW, **{"model.num_layers": 1})
-    traced = compile.trace_step(config, TINY.keep_layers(1), 1, jax.devices()[:2])
+    traced = compile.trace_step(abstract_step(config, TINY.keep_layers(1), 1), jax.devices()[:2])
     assert figures["flops"] == product_flops(traced.jaxpr).total()
     assert (figures["chips"], figures["sentences"]) == (2, 16)
 
@@ -110,10 +112,10 @@ ADVICE = [(2, "it fits with --config.parallel.chunk_size=2"), (0, "no parallel.c
 
 @pytest.mark.parametrize(("limit", "advice"), ADVICE)
 def test_what_does_not_fit_comes_with_the_chunk_size_or_the_batch_that_does(limit, advice, monkeypatch, capsys):
-    def compile_step(config, encoder, columns, topology, generator, fill):
-        if not 0 < config.parallel.chunk_size <= limit:
+    def compile_step(step, topology, fill):
+        if not 0 < step.recipe.chunk_size <= limit:
             raise compile.OutOfMemory(24 * 2**30, 16 * 2**30)
-        return f"a report of chunks of {config.parallel.chunk_size}"
+        return f"a report of chunks of {step.recipe.chunk_size}"
 
     monkeypatch.setattr(aot, "compile_step", compile_step)
     monkeypatch.setattr(aot, "described_devices", lambda topology: [None] * 4)
@@ -125,8 +127,8 @@ def test_what_does_not_fit_comes_with_the_chunk_size_or_the_batch_that_does(limi
     assert "trying --config.parallel.chunk_size=4" in captured.err
     assert captured.out == ("a report of chunks of 2\n" if limit else "")
 
-    def compile_encoding(config, encoder, length, topology):
-        if config.train.batch_size > 8:  # two sentences for each of 4
+    def compile_encoding(spec, encoder, shape, dtype, topology):
+        if shape[0] > 8:  # two sentences for each of 4
             raise compile.OutOfMemory(24 * 2**30, 16 * 2**30)
         return "a report"
 
@@ -161,7 +163,9 @@ def test_a_tiny_model_s_step_compiles_for_a_tpu(tiny_bert: Path, tmp_path: Path)
     arguments = ("--topology=v5e:2x2", "--config.parallel.chunk_size=2")
     printed, (figures,) = costs(run, tiny_bert, tmp_path, *arguments)
     assert "a bound, not a measurement" in printed
-    traced = compile.trace_step(tiny_config(**FEW, **{"parallel.chunk_size": 2}), TINY, 1, jax.devices()[:4])
+    traced = compile.trace_step(
+        abstract_step(tiny_config(**FEW, **{"parallel.chunk_size": 2}), TINY, 1), jax.devices()[:4]
+    )
     assert figures["flops"] == product_flops(traced.jaxpr).total()
     parameters = sum(value.size for value in build(TINY, with_head=True)[1].values())
     exchanged = {each["kind"]: each["bytes"] for each in figures["collectives"]}
@@ -197,7 +201,11 @@ def test_a_tiny_model_s_step_compiles_for_gpus_of_two_nodes(tiny_bert: Path, tmp
 @needs_cuda
 def test_a_plan_compiles_training_and_encoding(tiny_bert: Path, tmp_path: Path):
     printed, figures = costs(run, tiny_bert, tmp_path, "--topology=h100:2", "--plan=sentences=1e9,tokens=11")
-    traced = compile.trace_encoding(tiny_config(**FEW), TINY, 12, jax.devices()[:1])  # one of two GPUs, 12 tokens
+    config = tiny_config(**FEW)
+    batch = config.train.batch_size
+    traced = compile.trace_encoding(
+        model_spec(config), TINY, (batch, 12), "float32", jax.devices()[:1]
+    )  # one of two GPUs
     assert figures["encoding"]["flops"] == product_flops(traced.jaxpr).total() // 2
     assert "read_rate" in printed and "exact search: a GPU holds" in printed
 

@@ -71,7 +71,7 @@ def test_all_that_computes_is_refused_in_a_fork(tiny_bert, monkeypatch):
         lambda: model.search(query),
         lambda: model.batch_encoder(),
         lambda: processes.initialize(config_dict.ConfigDict({"processes": 1})),
-        lambda: choose_devices(config_dict.ConfigDict()),
+        lambda: choose_devices(0, 0, 0),
     ):
         with pytest.raises(UserError, match="this process was forked from process 7"):
             call()

@@ -26,8 +26,7 @@ from simcse_jax.runs.loading import load_model
 from simcse_jax.runs.state import ModelSpec, model_spec, split_shapes
 from simcse_jax.runs.workdir import Workdir
 from simcse_jax.simcse import SimCSE
-from simcse_jax.training.inputs import read_inputs
-from simcse_jax.training.run import train_and_evaluate
+from simcse_jax.training.run import read_inputs, train_and_evaluate
 from simcse_jax.training.tuning import Data, of_model
 
 MODULES = (

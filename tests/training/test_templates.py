@@ -24,8 +24,8 @@ from simcse_jax.models.config import EncoderConfig, Lora, Partial, Template
 from simcse_jax.models.sentence_encoder import build
 from simcse_jax.runs.dynamics import checkpoint_encoders
 from simcse_jax.simcse import SimCSE
-from simcse_jax.training.inputs import read_inputs
 from simcse_jax.training.loss import ignores_shift
+from simcse_jax.training.run import read_inputs
 
 MASK = 39
 TEMPERATURE = 0.5  # at 0.05 rounding is ten times as large
