@@ -210,7 +210,7 @@ def front_matter(
             metric_value=round(values["spearman"], 2),
         )
         for task, values in task_scores(result).items()
-        if task in HUB_DATA_SETS and is_test(config, task) and not config["eval"].get("postprocess")
+        if task in HUB_DATA_SETS and is_test(run, task) and not config["eval"].get("postprocess")
     ]
     base = config["model"]["init_from"]
     known = {"base_model": base.partition("@")[0]} if is_from_hub("model.init_from", base, run.get("hub")) else {}
@@ -330,9 +330,9 @@ def task_scores(result: Mapping[str, Any] | None) -> dict[str, Mapping[str, Any]
     return {task: values for task, values in found.items() if "spearman" in values and "pairs" in values}
 
 
-def is_test(config: Mapping[str, Any], task: str) -> bool:
+def is_test(run: Mapping[str, Any], task: str) -> bool:
     """Whether a task's pairs are a published test set. Otherwise they are those that the checkpoint was chosen by."""
-    evaluation = config.get("eval", {})
+    evaluation = run["config"].get("eval", {})
     return task in TASKS and task in evaluation.get("tasks", ()) and not _is_file(evaluation)
 
 
@@ -341,11 +341,11 @@ def _is_file(evaluation: Mapping[str, Any]) -> bool:
     return Path(evaluation.get("data", "")).suffix.lower() in PAIRS_IN
 
 
-def choice(config: Mapping[str, Any]) -> str:
+def choice(run: Mapping[str, Any]) -> str:
     """Which data chose the checkpoint, if any did."""
-    evaluation = config.get("eval", {})
+    evaluation = run["config"].get("eval", {})
     name = evaluation.get("development", "stsb")
-    if config.get("data", {}).get("held_out"):
+    if run["config"].get("data", {}).get("held_out"):
         if not evaluation.get("every"):
             return "no checkpoint was chosen: it is that of the last step"
         data = "other rows held out of the training data"
@@ -414,7 +414,7 @@ def retrieval(run: Mapping[str, Any], result: Mapping[str, Any] | None) -> str:
     if fields.get("development") == RETRIEVAL and here.get("development", "dev") == here.get("split", "test"):
         protocol += ". These are the judgements that the checkpoint was chosen by, not a test set."
     else:
-        protocol += f"; {choice(run['config'])}."
+        protocol += f"; {choice(run)}."
     return protocol + "\n\n" + table(("data", *(MEASURES[name] for name in names), "queries", "documents"), rows)
 
 
@@ -424,7 +424,7 @@ def similarity(run: Mapping[str, Any], result: Mapping[str, Any] | None) -> str:
     if not found:
         return ""
     config = run["config"]
-    test = all(is_test(config, task) for task in found)
+    test = all(is_test(run, task) for task in found)
     rows = [(TITLES.get(task, task), f"{values['spearman']:.2f}", values["pairs"]) for task, values in found.items()]
     if len(found) == len(TASKS):
         rows.append(("mean", f"{sum(values['spearman'] for values in found.values()) / len(found):.2f}", ""))
@@ -435,11 +435,11 @@ def similarity(run: Mapping[str, Any], result: Mapping[str, Any] | None) -> str:
     halved = config.get("eval", {}).get("against_start") and config.get("eval", {}).get("every", 1)
     if config.get("data", {}).get("held_out") or (halved and _is_file(config["eval"])):
         protocol += "Pairs that were not trained on; "
-        protocol += "the checkpoint was chosen by the other half of them." if halved else f"{choice(config)}."
+        protocol += "the checkpoint was chosen by the other half of them." if halved else f"{choice(run)}."
     elif test:
-        protocol += f"SentEval's test sets; {choice(config)}."
+        protocol += f"SentEval's test sets; {choice(run)}."
     elif config.get("eval", {}).get("development") == RETRIEVAL:
-        protocol += f"No published test set; {choice(config)}."
+        protocol += f"No published test set; {choice(run)}."
     else:
         protocol += "These are the pairs that the checkpoint was chosen by, not a test set."
     if method := config["eval"].get("postprocess"):

@@ -83,8 +83,8 @@ def train_and_evaluate(
       Preempted, KeyboardInterrupt: for SIGTERM and Ctrl-C, after saving.
     """
     config = validate(config)
-    check_installed(config)
-    processes.initialize(config.parallel)
+    check_installed(config.train.report_to)
+    processes.initialize(config.parallel.processes, config.parallel.process_id, config.parallel.coordinator)
     with contextlib.ExitStack() as job:
         preemption = job.enter_context(contextlib.closing(Preemption()))
         with processes.together():
@@ -223,7 +223,8 @@ def begin(training: Training, config: Section, resumed: int | None, step: int) -
     """Before the first step: opens the reporters, and finds out whether the run has ended already."""
     with processes.together():
         if training.metrics is not None:
-            report_to_all(training.metrics, config, training.folder.path, resumed)
+            fields, folder = flatten(config), training.folder.path
+            report_to_all(training.metrics, config.train.report_to, fields, folder, resumed)
             training.patience.replay(training.metrics.lines)
     training.decide()
     with processes.together():

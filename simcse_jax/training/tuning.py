@@ -103,7 +103,7 @@ def complete(config: config_dict.ConfigDict, given: AbstractSet[str]) -> None:
         return  # as the checks will say
     for name in given & FIELDS.keys():
         check_field(f"config.{name}", flatten(config)[name], FIELDS[name])
-    processes.initialize(config.parallel)
+    processes.initialize(config.parallel.processes, config.parallel.process_id, config.parallel.coordinator)
     with processes.together():
         model = load_model(config.model.init_from, config.model.num_layers)
         data = look_at(data_spec(config))

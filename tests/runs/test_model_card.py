@@ -301,7 +301,7 @@ def test_what_chose_the_checkpoint_and_what_is_a_test_set():
         held["config"]["eval"]["against_start"] = True
         assert ("chosen by the other half of them" in scores(held, pairs)) == bool(every)
     for data, of_test in (("data/senteval-1.0", True), ("a.b/SentEval", True), ("dev.tsv", False)):
-        assert is_test({"eval": {"data": data, "tasks": ["STSBenchmark"]}}, "STSBenchmark") is of_test
+        assert is_test({"config": {"eval": {"data": data, "tasks": ["STSBenchmark"]}}}, "STSBenchmark") is of_test
 
 
 def test_retrieval_has_a_table_of_its_own_and_the_comparison_with_the_start_names_its_measure():

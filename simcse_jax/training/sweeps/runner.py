@@ -75,7 +75,7 @@ def all_runs(variants: Sequence[tuple[Variant, Section]], sweep: Section, folder
     runs_of = [(variant, config) for variant, config in variants if not variant.quoted]
     for variant, config in runs_of:
         where = f"variant {variant.name!r}: config"
-        check_installed(config)
+        check_installed(config.train.report_to)
         if config.parallel.processes != 1:
             raise UserError(f"{where}.parallel.processes: a sweep runs in one process; set it to 1")
         if not has_scores(config):
