@@ -68,7 +68,7 @@ def find_truth(files: EmbeddingFiles, queries: np.ndarray) -> np.ndarray:
 
 def model_of(dimension: int) -> ModelIdentity:
     """A model that nobody has."""
-    return ModelIdentity("none", "avg", False, dimension, "0" * 64)
+    return ModelIdentity("none", "avg", False, dimension, "0" * 64, "float32", "cosine", "")
 
 
 def private_memory() -> float:

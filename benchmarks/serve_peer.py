@@ -84,7 +84,7 @@ def main() -> None:
 
     encoder: Any = Theirs(str(load_model(args.model, 0).folder))
     limits, metrics = Limits(), Metrics()
-    service = Service("sentence-transformers", {None: encoder}, limits, observe=metrics.encoded)
+    service = Service("sentence-transformers", {None: encoder}, limits, observe=metrics.count_batch)
     app = App(service, metrics)
     with bind("127.0.0.1", args.port) as bound:
         guard = Guard(app.asgi, limits, metrics, app.paths)

@@ -157,7 +157,6 @@ class Field:
     rules: tuple[Rule, ...] = ()
     of_step: bool = False  # an argument of the compiled step: runs that differ in it share a compilation
     only: Condition = ""  # it has an effect only then
-    before: Any = None  # its value in runs of versions that did not have it; None: the default
 
     def has_effect(self, config: Any) -> bool:
         """Whether it has an effect beside the other fields of `config`."""
@@ -170,9 +169,9 @@ class Field:
         return found == value if equals else bool(found)
 
 
-def field(default: Any, meaning: str, *rules: Rule, only: Condition = "", before: Any = None) -> Field:
+def field(default: Any, meaning: str, *rules: Rule, only: Condition = "") -> Field:
     """A field that is fixed when the step is compiled, or that the step does not use."""
-    return Field(default, meaning, rules, only=only, before=before)
+    return Field(default, meaning, rules, only=only)
 
 
 def number(default: float | str | tuple[str, ...], meaning: str, *rules: Rule, only: Condition = "") -> Field:

@@ -32,7 +32,7 @@ from simcse_jax.errors import UserError, no_such
 from simcse_jax.host.progress import Progress
 from simcse_jax.host.storage import local_path, sha256
 from simcse_jax.huggingface import hub
-from simcse_jax.huggingface.load import ChosenPooler, Pretrained, choose_pooler, choose_pooler_aloud
+from simcse_jax.huggingface.load import ChosenPooler, Pretrained, choose_pooler, choose_pooler_and_warn
 from simcse_jax.huggingface.public_names import public_value
 from simcse_jax.huggingface.sentence_transformers import DOCUMENT_PROMPTS
 from simcse_jax.huggingface.tokenizer import Tokenizer
@@ -64,7 +64,7 @@ from simcse_jax.vectors.similarity import similarities
 Several = list[str] | tuple[str, ...]
 Texts = str | Iterable[str]
 Queries = Texts | ArrayLike | Path
-Corpus = Iterable[str] | str | Path
+TextSource = Iterable[str] | str | Path
 INDEXED_AT_ONCE = 1 << 17  # sentences, so that memory does not hold the embeddings of a large corpus twice
 
 
@@ -124,7 +124,7 @@ class SimCSE:
         if not isinstance(dtype, str) or dtype not in DTYPES:
             raise UserError(f"dtype {dtype!r:.60} is not one of {', '.join(DTYPES)}")
         model = load_model(name, num_layers)
-        self._set_up(name, model, model.tokenizer, choose_pooler_aloud(model, pooler, stacklevel=4), dtype)
+        self._set_up(name, model, model.tokenizer, choose_pooler_and_warn(model, pooler, stacklevel=4), dtype)
         self.batch_size = batch_size
         if dtype == "bfloat16" and (slow := slow_bfloat16()):
             warnings.warn(slow, UserWarning, stacklevel=3)
@@ -151,15 +151,15 @@ class SimCSE:
 
     def __getstate__(self) -> dict[str, Any]:
         # Without devices and compiled programs, which belong to this process.
-        own = {name: value for name, value in vars(self).items() if name not in ("_weights", "_digests")}
+        fields = {name: value for name, value in vars(self).items() if name not in ("_weights", "_digests")}
         model = dataclasses.replace(self._model, params=jax.tree.map(np.asarray, self._model.params))
-        return {"own": own, "model": model, "tokenizer": self._weights.tokenizer}
+        return {"own": fields, "model": model, "tokenizer": self._weights.tokenizer}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        own = state["own"]
-        chosen = choose_pooler(state["model"], own["pooler"])
-        self._set_up(own["name"], state["model"], state["tokenizer"], chosen, own["dtype"])
-        vars(self).update(own)
+        fields = state["own"]
+        chosen = choose_pooler(state["model"], fields["pooler"])
+        self._set_up(fields["name"], state["model"], state["tokenizer"], chosen, fields["dtype"])
+        vars(self).update(fields)
 
     __copy__ = sharing_copy
 
@@ -182,7 +182,7 @@ class SimCSE:
 
     @property
     def max_seq_length(self) -> int:
-        """Not ours; without this, setting it would have no effect."""
+        """sentence-transformers' name for `max_length`, refused here: setting it would have no effect."""
         raise AttributeError("SimCSE has no attribute max_seq_length; it is called max_length, and can be set")
 
     @property
@@ -251,20 +251,20 @@ class SimCSE:
           UserError: naming the first sentence that is not a string, the columns of a table that has several, or the
             argument that is out of its range.
         """
-        given: EncodeOptions = {"pooler": pooler, "batch_size": batch_size, "max_length": max_length, "prompt": prompt}
-        given |= {"prompt_name": prompt_name, "truncate_dim": truncate_dim, "normalize_to_unit": normalize_to_unit}
-        chosen = self._configured(**given)
+        fields: EncodeOptions = {"pooler": pooler, "batch_size": batch_size, "max_length": max_length, "prompt": prompt}
+        fields |= {"prompt_name": prompt_name, "truncate_dim": truncate_dim, "normalize_to_unit": normalize_to_unit}
+        chosen = self._configured(**fields)
         texts = check_sentences([sentences] if isinstance(sentences, str) else sentences)
-        own = chosen_ranges(precision, ranges, chosen.dimension, len(texts))
+        checked = chosen_ranges(precision, ranges, chosen.dimension, len(texts))
         with Progress(len(texts), shown=show_progress_bar) as bar:
             embeddings, cut = chosen.encode(texts, bar.advance)
         warn_of_cut(cut, chosen.max_length, stacklevel=4)
-        if precision in SCALAR and own is None:
+        if precision in SCALAR and checked is None:
             warn_of_few(len(texts), stacklevel=4)
         clipped = Clipped()
-        found = quantize(embeddings, precision, own, clipped)
+        codes = quantize(embeddings, precision, checked, clipped)
         clipped.warn(stacklevel=4)
-        return found[0] if isinstance(sentences, str) else found
+        return codes[0] if isinstance(sentences, str) else codes
 
     @names_ours
     def encode_query(self, sentences: str | Iterable[str], **options: Unpack[AllOptions]) -> np.ndarray:
@@ -363,9 +363,11 @@ class SimCSE:
         options: dict[str, Any] = {"batch_size": batch_size, "max_length": max_length}
         options |= {"prompt": prompt, "prompt_name": prompt_name}
         with Progress(len(texts), shown=show_progress_bar) as bar:
-            found, cut = self.encode_tokens_counted(texts, advance=bar.advance, **options)
+            counted, cut = self.encode_tokens_counted(texts, advance=bar.advance, **options)
         warn_of_cut(cut, max_length or self.max_length, stacklevel=4)
-        results: list[TokenEmbeddings] | list[np.ndarray] = found if with_tokens else [one.embeddings for one in found]
+        results: list[TokenEmbeddings] | list[np.ndarray] = (
+            counted if with_tokens else [of.embeddings for of in counted]
+        )
         return results[0] if isinstance(sentences, str) else results
 
     def encode_tokens_counted(
@@ -392,11 +394,11 @@ class SimCSE:
             check_finite(embeddings[row], [texts[row]] * len(ids[row]))
             if advance:
                 advance(1)
-        found = [
-            TokenEmbeddings([encoder.token(number) for number in own.tolist()], rows)
-            for own, rows in zip(ids, embeddings, strict=True)
+        token_embeddings = [
+            TokenEmbeddings([encoder.token(number) for number in sentence_ids.tolist()], rows)
+            for sentence_ids, rows in zip(ids, embeddings, strict=True)
         ]
-        return EncodedTokens(found, len(cut))
+        return EncodedTokens(token_embeddings, len(cut))
 
     def batch_encoder(self, **options: Unpack[EncodeOptions]) -> BatchEncoder:
         """Encodes batches that a caller puts together, such as a server; `options` are those of `encode`."""
@@ -451,24 +453,24 @@ class SimCSE:
           UserError: for a mix of sentences and numbers, or embeddings that are not of the model's size.
         """
         first, second = self._vectors(a, self.encode), self._vectors(b, self.encode)
-        found = similarities(np.atleast_2d(first), np.atleast_2d(second), self.similarity_fn_name)
+        scores = similarities(np.atleast_2d(first), np.atleast_2d(second), self.similarity_fn_name)
         if first.ndim == 1:
-            return float(found[0, 0]) if second.ndim == 1 else found[0]
-        return found
+            return float(scores[0, 0]) if second.ndim == 1 else scores[0]
+        return scores
 
     def _vectors(
-        self, given: Texts | ArrayLike, encode: Callable[..., np.ndarray], what: str = "sentence"
+        self, data: Texts | ArrayLike, encode: Callable[..., np.ndarray], kind: str = "sentence"
     ) -> np.ndarray:
-        """Embeddings as given, or of the sentences given; `what` is the word for a sentence in errors."""
-        found = embeddings_or_sentences(given, self.dimension)
-        if isinstance(found, np.ndarray):
-            return found
-        return encode(found if isinstance(found, str) else check_sentences(found, what))
+        """Embeddings as given, or of the sentences given; `kind` is the word for a sentence in errors."""
+        vectors = embeddings_or_sentences(data, self.dimension)
+        if isinstance(vectors, np.ndarray):
+            return vectors
+        return encode(vectors if isinstance(vectors, str) else check_sentences(vectors, kind))
 
     @names_ours
     def build_index(
         self,
-        sentences_or_file: Corpus,
+        sentences_or_file: TextSource,
         *,
         column: str | None = None,
         precision: str = "float32",
@@ -490,15 +492,15 @@ class SimCSE:
           UserError: in one line, naming the row that is not text or what is wrong with the file or an argument.
         """
         check_precision(precision, self.similarity_fn_name, ranges is not None)
-        given = read_ranges(str(ranges), self.dimension) if isinstance(ranges, str | Path) else ranges
-        own = None if given is None else checked_ranges(given, self.dimension)
-        index = Index(self.dimension, self.similarity_fn_name, precision, own)
+        values = read_ranges(str(ranges), self.dimension) if isinstance(ranges, str | Path) else ranges
+        checked = None if values is None else checked_ranges(values, self.dimension)
+        index = Index(self.dimension, self.similarity_fn_name, precision, checked)
         index.maker = self.identity()
         self.index = self._filled(index, sentences_or_file, column, show_progress_bar)
 
     @names_ours
     def add_to_index(
-        self, sentences_or_file: Corpus, *, column: str | None = None, show_progress_bar: bool = False
+        self, sentences_or_file: TextSource, *, column: str | None = None, show_progress_bar: bool = False
     ) -> None:
         """Adds sentences after those of the index, all or none, or starts an index; see `build_index`.
 
@@ -521,12 +523,14 @@ class SimCSE:
         else:
             self.index.extend(new)
 
-    def _filled(self, index: Index, sentences_or_file: Corpus, column: str | None, show_progress_bar: bool) -> Index:
+    def _filled(
+        self, index: Index, sentences_or_file: TextSource, column: str | None, show_progress_bar: bool
+    ) -> Index:
         if isinstance(sentences_or_file, str | Path):
             sentences = read_sentences(sentences_or_file, column)
         else:
             sentences = check_sentences(sentences_or_file)
-        cut, given = 0, index.ranges
+        cut, ranges = 0, index.ranges
         with Progress(len(sentences), shown=show_progress_bar) as bar:
             for start in range(0, len(sentences), INDEXED_AT_ONCE):
                 part = sentences[start : start + INDEXED_AT_ONCE]
@@ -534,7 +538,7 @@ class SimCSE:
                 index.add(part, encoded.embeddings)
                 cut += encoded.cut
         warn_of_cut(cut, self.max_length, stacklevel=5)
-        if index.precision == "int8" and given is None:
+        if index.precision == "int8" and ranges is None:
             warn_of_few(len(sentences), stacklevel=5)
         index.clipped.warn(stacklevel=5)
         return index
@@ -590,16 +594,16 @@ class SimCSE:
         check_lance_options(isinstance(self.index, LanceIndex), refine, nprobes, **in_memory)
         if self.index is None:
             raise UserError("there is no index to search in; call build_index, load_index or open_index first")
-        given = read_sentences(queries, column) if isinstance(queries, Path) else queries
-        vectors = self._vectors(given, self._encoded_queries, "query")
+        texts = read_sentences(queries, column) if isinstance(queries, Path) else queries
+        vectors = self._vectors(texts, self._encoded_queries, "query")
         asked = np.atleast_2d(vectors)
         if isinstance(self.index, LanceIndex):
-            found = self.index.search(asked, top_k, threshold, refine=refine, nprobes=nprobes)
+            results = self.index.search(asked, top_k, threshold, refine=refine, nprobes=nprobes)
         else:
-            own: dict[str, Any] = {"approximate": approximate, "recall_target": recall_target, "backend": backend}
-            own |= {"storage": storage, "rescore": rescore}
-            found = self.index.search(asked, top_k, threshold, **own)
-        return found[0] if vectors.ndim == 1 else found
+            options: dict[str, Any] = {"approximate": approximate, "recall_target": recall_target, "backend": backend}
+            options |= {"storage": storage, "rescore": rescore}
+            results = self.index.search(asked, top_k, threshold, **options)
+        return results[0] if vectors.ndim == 1 else results
 
     def _encoded_queries(self, texts: str | Sequence[str]) -> np.ndarray:
         if self.index is not None and self.index.maker is not None:
@@ -667,8 +671,8 @@ class SimCSE:
             truncate_dim=self.truncate_dim,
             similarity=self.similarity_fn_name,
         )
-        own: dict[str, Any] = {"pooler": self.pooler, "max_length": self.max_length, "normalize": self.normalize}
-        return dataclasses.replace(model, params=jax.tree.map(np.asarray, kept), settings=settings, **own)
+        fields: dict[str, Any] = {"pooler": self.pooler, "max_length": self.max_length, "normalize": self.normalize}
+        return dataclasses.replace(model, params=jax.tree.map(np.asarray, kept), settings=settings, **fields)
 
     def save_index(self, folder: str | Path) -> None:
         """Writes the index to a folder, whole or not at all; an earlier index there is replaced."""

@@ -98,8 +98,8 @@ class SimCSEDocumentEmbedder(_Embedder):
         if isinstance(documents, Document):
             raise UserError("documents is one Document; give a list")
         texts = [self._text(row, document) for row, document in enumerate(documents)]
-        found = embed_documents(self.warm_up(), texts, self.options)
-        pairs = zip(documents, found, strict=True)
+        embeddings = embed_documents(self.warm_up(), texts, self.options)
+        pairs = zip(documents, embeddings, strict=True)
         return {"documents": [dataclasses.replace(document, embedding=embedding) for document, embedding in pairs]}
 
     def _text(self, row: int, document: Document) -> str:
@@ -110,5 +110,5 @@ class SimCSEDocumentEmbedder(_Embedder):
         return self.embedding_separator.join([*parts, document.content or ""])
 
     def _arguments(self) -> dict[str, Any]:
-        own = {"meta_fields_to_embed": self.meta_fields_to_embed, "embedding_separator": self.embedding_separator}
-        return {**_Embedder._arguments(self), **own}
+        arguments = {"meta_fields_to_embed": self.meta_fields_to_embed, "embedding_separator": self.embedding_separator}
+        return {**_Embedder._arguments(self), **arguments}

@@ -58,21 +58,21 @@ class SimCSEEmbedding(BaseEmbedding):
         Raises:
           TypeError: for a field that there is not.
         """
-        known = type(self).model_fields
+        model_fields = type(self).model_fields
         for name in fields:
-            if name not in known:
-                raise TypeError(f"SimCSEEmbedding has no argument {name}=; {advice(name, list(known))}")
+            if name not in model_fields:
+                raise TypeError(f"SimCSEEmbedding has no argument {name}=; {advice(name, list(model_fields))}")
         options = cast(TextOptions, {name: fields[name] for name in OPTIONS if name in fields})
         _refuse_cache_by_text(fields.get("embeddings_cache"))
         model = copy.copy(open_model(model_name, fields.get("dtype"), options))
         options = with_ranges(options)
         model.prompts = dict(model.prompts)
-        found = fingerprint(model)
-        if fields.get("fingerprint") not in (None, "", found):
+        digest = fingerprint(model)
+        if fields.get("fingerprint") not in (None, "", digest):
             raise UserError(
                 f"{model.name}: is not the model that these settings were written for; leave out fingerprint"
             )
-        fields |= {**plain(options), "fingerprint": found}
+        fields |= {**plain(options), "fingerprint": digest}
         super().__init__(model_name=model.name, embed_batch_size=embed_batch_size, **fields)
         self._model = model
 

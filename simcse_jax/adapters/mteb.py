@@ -22,7 +22,7 @@ from numpy.typing import ArrayLike
 from simcse_jax.encoding.arguments import EncodeOptions, names_ours, with_prompt_of
 from simcse_jax.errors import UserError, nearest, reason, require
 from simcse_jax.evaluation import sts
-from simcse_jax.evaluation.evaluator import Embed, encode_once, titled
+from simcse_jax.evaluation.evaluator import Embed, encode_once, with_titles
 from simcse_jax.host.storage import sha256
 from simcse_jax.huggingface.public_names import is_hub_id, public_value
 from simcse_jax.huggingface.sentence_transformers import DOCUMENT_PROMPTS
@@ -53,7 +53,7 @@ def prompt_names(task: str, kind: str, role: str | None) -> tuple[str, ...]:
     return f"{task}-{role}", task, f"{kind}-{role}", kind, *ROLES[role]
 
 
-class Encoder:
+class MtebEncoder:
     """A model as `mteb.evaluate` takes it (mteb's `EncoderProtocol`), with the prompts of its own settings.
 
     `mteb_model_meta` is mteb's record of the model, with what its leaderboard shows: parameters, memory, framework, and
@@ -115,8 +115,8 @@ class Encoder:
     def similarity(self, embeddings1: ArrayLike, embeddings2: ArrayLike) -> np.ndarray:
         """(N, M) similarities of (N, D) and (M, D), by the model's `similarity_fn_name`; a number of (D,) and (D,)."""
         first, second = np.asarray(embeddings1), np.asarray(embeddings2)
-        found = similarities(np.atleast_2d(first), np.atleast_2d(second), self._model.similarity_fn_name)
-        return found[0, 0] if first.ndim == second.ndim == 1 else found
+        scores = similarities(np.atleast_2d(first), np.atleast_2d(second), self._model.similarity_fn_name)
+        return scores[0, 0] if first.ndim == second.ndim == 1 else scores
 
     def similarity_pairwise(self, embeddings1: ArrayLike, embeddings2: ArrayLike) -> np.ndarray:
         """(N,) similarities of the rows of (N, D) and (N, D)."""
@@ -133,10 +133,10 @@ def _meta(model: SimCSE, options: EncodeOptions) -> "ModelMeta":
     public, size = public_value("model.init_from", model.name), model.num_parameters
     on_hub = is_hub_id(model.name)
     base, licence, named = (model.card.get(field) for field in ("base_model", "license", "datasets"))
-    data = [one for one in (named if isinstance(named, list) else [named]) if isinstance(one, str)]
+    data = [item for item in (named if isinstance(named, list) else [named]) if isinstance(item, str)]
     name = re.sub(r"[^\w./-]+", "-", public)
-    own = (model.prompts, model.default_prompt_name, model.normalize, model.truncate_dim, model.max_length)
-    about = repr((model.identity(), own, sorted(options.items())))
+    settings = (model.prompts, model.default_prompt_name, model.normalize, model.truncate_dim, model.max_length)
+    about = repr((model.identity(), settings, sorted(options.items())))
     return ModelMeta.create_empty(
         {
             "name": name if "/" in name else f"simcse_jax/{name}",  # mteb wants an owner
@@ -162,18 +162,18 @@ def _meta(model: SimCSE, options: EncodeOptions) -> "ModelMeta":
 def _tasks_of(data_sets: Sequence[str]) -> set[str]:
     """Data sets of the hub by the names of mteb's tasks that are made of them; others keep their names."""
     named: dict[str, set[str]] = {name: set() for name in data_sets}
-    for kind in _kinds():
+    for kind in _task_classes():
         named.get(kind.metadata.dataset["path"], set()).add(kind.metadata.name)
     return {name for data_set, tasks in named.items() for name in tasks or {data_set}}
 
 
-def _kinds() -> list[Any]:
+def _task_classes() -> list[Any]:
     """The classes of mteb's tasks."""
     import mteb
     import mteb.tasks
 
-    every: list[Any] = [each for each in vars(mteb.tasks).values() if isinstance(each, type)]
-    return [kind for kind in every if issubclass(kind, mteb.AbsTask)]
+    classes: list[Any] = [value for value in vars(mteb.tasks).values() if isinstance(value, type)]
+    return [kind for kind in classes if issubclass(kind, mteb.AbsTask)]
 
 
 @runtime_checkable
@@ -187,7 +187,7 @@ class Configured(Protocol):
 
     @property
     def options(self) -> EncodeOptions:
-        """In place of its own."""
+        """The options that replace those of a call."""
         ...
 
 
@@ -208,15 +208,15 @@ class Benchmarks:
             raise UserError("tasks of mteb are for models of the class SimCSE, without a change of their embeddings")
         import mteb
 
-        encoder = Encoder(embed.model, **embed.options)
+        encoder = MtebEncoder(embed.model, **embed.options)
         chosen = {"batch_size": embed.model.batch_size, "show_progress_bar": True}
         results: dict[str, Any] = {}
-        for name, task in titled(self.tasks):
-            with _draws_kept(task), _in_a_line(name):
-                found = mteb.evaluate(
+        for name, task in with_titles(self.tasks):
+            with _restored_randomness(task), _failures_in_a_line(name):
+                evaluated = mteb.evaluate(
                     encoder, task, co2_tracker=False, cache=None, encode_kwargs={**chosen}, show_progress_bar=False
                 )
-            (result,) = found.task_results
+            (result,) = evaluated.task_results
             results[name] = {
                 "main_score": _rounded(result.main_score),
                 "measure": task.metadata.main_score,
@@ -226,8 +226,8 @@ class Benchmarks:
                 "scores": _plain(result.scores),
             }
         figures = [result["main_score"] for result in results.values()]
-        known = [figure for figure in figures if figure is not None]
-        average = {"mteb_average": round(float(np.mean(known)), 4)} if len(known) == len(figures) else {}
+        present = [figure for figure in figures if figure is not None]
+        average = {"mteb_average": round(float(np.mean(present)), 4)} if len(present) == len(figures) else {}
         return {"mteb": results, **average}
 
     def table(self, numbers: Mapping[str, Any]) -> str:
@@ -272,10 +272,10 @@ def _task(name: str) -> Any:
     try:
         task = mteb.get_task(name)
     except KeyError:
-        closest = nearest(name, [kind.metadata.name for kind in _kinds()])
+        closest = nearest(name, [kind.metadata.name for kind in _task_classes()])
         raise UserError(f"--tasks: mteb has no task {name!r}; the nearest one is mteb:{closest}") from None
-    if others := sorted(set(task.modalities) - {"text"}):
-        raise UserError(f"mteb:{name}: a task of {', '.join(others)}; these models take text alone")
+    if modalities := sorted(set(task.modalities) - {"text"}):
+        raise UserError(f"mteb:{name}: a task of {', '.join(modalities)}; these models take text alone")
     return task
 
 
@@ -285,7 +285,7 @@ def _parts(task: Any) -> list[Any]:
 
 
 @contextlib.contextmanager
-def _draws_kept(task: Any) -> Iterator[None]:
+def _restored_randomness(task: Any) -> Iterator[None]:
     """Sets a task's random numbers back after the block, so that each model has the same ones."""
     before = [(part, copy.deepcopy((part.rng_state, part.np_rng))) for part in _parts(task)]
     try:
@@ -296,7 +296,7 @@ def _draws_kept(task: Any) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _in_a_line(name: str) -> Iterator[None]:
+def _failures_in_a_line(name: str) -> Iterator[None]:
     """Reports in a line what mteb's own code could not do, such as score a task's data; the model's errors stay."""
     try:
         yield

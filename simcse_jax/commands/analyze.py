@@ -271,7 +271,7 @@ def analyze_rank(args: Namespace, models: Models, output: Path) -> None:
             ranks[label] = rank.Ranks(models.names[label], embeddings.shape[1], measured)
             say(f"\n{label}, {embeddings.shape[1]} dimensions\n{rank.table(ranks[label])}")
         names = rank.write(ranks, output, data=data, about=about, versions=versions())
-        say(f"\n{rank.in_short(ranks)}\n\n{output}: {', '.join(names)}")
+        say(f"\n{rank.summarize(ranks)}\n\n{output}: {', '.join(names)}")
 
 
 def analyze_runs(args: Namespace, protocol: Protocol, output: Path) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from simcse_jax.commands.command_line import Parser
-from simcse_jax.data.building.builders import BUILDERS, Builder, Options
+from simcse_jax.data.building.builders import BUILDERS, Builder, BuildOptions
 from simcse_jax.data.building.nli import HYPOTHESES
 from simcse_jax.data.building.reading import Tally, is_dataset, resolve
 from simcse_jax.data.building.wikipedia import DRAWS
@@ -37,7 +37,7 @@ def main() -> None:
             raise UserError("--source '': has no name")
         if "splits" in given and (is_dataset(source) or local_path(source).is_file()):
             raise UserError(f"--split: has no effect on --source {source}, which is not a folder; name files alone")
-    options = Options(**({"count": builder.count} | given))
+    options = BuildOptions(**({"count": builder.count} | given))
     files = resolve(args.source, builder.files, options.splits)
     output = args.output or builder.output
     kind = Path(builder.output).suffix

@@ -32,7 +32,7 @@ from simcse_jax.host.outputs import RESUMED, output_file, output_folder
 from simcse_jax.host.storage import Folder, is_remote, local_path
 
 if TYPE_CHECKING:
-    from simcse_jax.bulk.embeddings.encoder import Options
+    from simcse_jax.bulk.embeddings.encoder import EncodingOptions
     from simcse_jax.data.sentences import SentenceFiles
     from simcse_jax.vectors.quantization import Ranges
 
@@ -83,16 +83,16 @@ def given_ranges(args: argparse.Namespace) -> "Ranges | None":
     if args.calibration is None:
         return None
     from simcse_jax.index.embedding_files import EmbeddingFiles
-    from simcse_jax.vectors.quantization import merged, ranges_of
+    from simcse_jax.vectors.quantization import merge_ranges, ranges_of
 
-    return merged(ranges_of(batch.embeddings) for batch in EmbeddingFiles(args.calibration).batches())
+    return merge_ranges(ranges_of(batch.embeddings) for batch in EmbeddingFiles(args.calibration).batches())
 
 
 def encode_into_folder(args: argparse.Namespace) -> None:
     """Makes the blocks of the folder that are missing."""
     from simcse_jax.bulk.embeddings.blocks import encode_here
     from simcse_jax.bulk.embeddings.embeddings_folder import BLOCK_ROWS, make_plan
-    from simcse_jax.bulk.embeddings.encoder import Encoder
+    from simcse_jax.bulk.embeddings.encoder import RowEncoder
     from simcse_jax.bulk.embeddings.on_ray import connected, encode_on_ray
     from simcse_jax.data.corpus.plan import expand
     from simcse_jax.data.corpus.shared_folder import enter, leave
@@ -106,7 +106,7 @@ def encode_into_folder(args: argparse.Namespace) -> None:
             import jax
 
             jax.config.update("jax_platforms", "cpu")  # accelerators are the actors'
-        encoder = Encoder(options)
+        encoder = RowEncoder(options)
         plan = make_plan(sources, args.column, encoder.about(), args.block_rows or BLOCK_ROWS, args.keep_text)
         enter(folder, plan, "that of other embeddings")
         try:
@@ -155,11 +155,11 @@ def _is_in(file: Path, folder: Folder) -> bool:
     return os.path.dirname(os.path.realpath(file)) == os.path.realpath(folder)
 
 
-def options_of(args: argparse.Namespace) -> "Options":
+def options_of(args: argparse.Namespace) -> "EncodingOptions":
     """How sentences are encoded."""
-    from simcse_jax.bulk.embeddings.encoder import Options
+    from simcse_jax.bulk.embeddings.encoder import EncodingOptions
 
-    return Options(**{field: getattr(args, field) for field in Options.__dataclass_fields__})
+    return EncodingOptions(**{field: getattr(args, field) for field in EncodingOptions.__dataclass_fields__})
 
 
 def say_build(args: argparse.Namespace, maker: dict[str, Any] | None) -> None:
@@ -206,12 +206,12 @@ def encode_file(
     args: argparse.Namespace, sentences: "SentenceFiles", output: Path, first: int, end: int, fingerprint: str
 ) -> None:
     """Encodes the rows from `first` up to, but without, `end` that are not done yet, and writes the output."""
-    from simcse_jax.bulk.embeddings.encoder import Encoder
+    from simcse_jax.bulk.embeddings.encoder import RowEncoder
     from simcse_jax.bulk.resumable import PartialEmbeddings
     from simcse_jax.host.progress import Progress
     from simcse_jax.vectors.quantization import Clipped, Quantization, dtype_of
 
-    encoder = Encoder(options_of(args))
+    encoder = RowEncoder(options_of(args))
     about = {"--data": fingerprint, **encoder.about(), "--save-every": args.save_every}
     embeddings = PartialEmbeddings(output, end - first, dtype_of(args.output_dtype), about)
     if embeddings.done:
@@ -243,12 +243,12 @@ def encode_tokens(args: argparse.Namespace, sentences: "SentenceFiles", output: 
     import pyarrow.parquet
 
     from simcse_jax.bulk.embeddings.blocks import schema_of_tokens, write_tokens
-    from simcse_jax.bulk.embeddings.encoder import Encoder
+    from simcse_jax.bulk.embeddings.encoder import RowEncoder
     from simcse_jax.errors import why
     from simcse_jax.host.progress import Progress
     from simcse_jax.host.storage import replacing_file
 
-    encoder = Encoder(options_of(args))
+    encoder = RowEncoder(options_of(args))
     schema = schema_of_tokens(encoder.dimension, np.dtype(args.output_dtype), texts=True)
     try:
         with replacing_file(output) as file, Progress(rows) as bar:

@@ -123,7 +123,7 @@ def run(options: Options) -> dict[str, Any]:
         for size in options.dimensions or [0]:
             scores = found[size] = {}
             with doing(args.postprocess), warnings_in_a_line():
-                embed = postprocess.applied(encoders(model, args.prompt, args.prompt_name, size or None), fit_on)
+                embed = postprocess.transformed(encoders(model, args.prompt, args.prompt_name, size or None), fit_on)
                 for evaluator in evaluators:
                     numbers = evaluator(embed)
                     at = f"{size} elements: " if size else ""

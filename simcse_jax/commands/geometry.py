@@ -293,7 +293,7 @@ def measure_models(
         prompt = {"prompt": args.prompt, "prompt_name": args.prompt_name}
         encode = functools.partial(encoder.encode, show_progress_bar=True, **prompt)
         with doing(label):
-            embed = postprocess.applied(encode, data.fit_on.get(model.postprocess))
+            embed = postprocess.transformed(encode, data.fit_on.get(model.postprocess))
             for_task = getattr(embed, "for_task", None)
             measured = measure(for_task(sts.DEVELOPMENT, data.pairs) if for_task else embed, label)
             results = by_task(sts.evaluate, embed, data.tasks) if data.tasks else {}

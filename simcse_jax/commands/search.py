@@ -238,7 +238,7 @@ def _search(
 
             count = args.candidates or max(CANDIDATES, args.top_k)
             every = [model.search(queries, count, **options) for model in models]
-            found = [reranked(judge, queries, each, args.top_k, args.threshold) for each in every]
+            found = [reranked(judge.score_of_each, queries, each, args.top_k, args.threshold) for each in every]
         return zip(*found, strict=True)
 
 
@@ -339,7 +339,7 @@ def _in_memory(model: "SimCSE") -> "Index":
 
 def _typed() -> Iterator[list[str]]:
     """Queries from standard input, a line each; after its end the results are written."""
-    return ([line] for line in streams.typed("query: ") if line.strip())
+    return ([line] for line in streams.read_typed_lines("query: ") if line.strip())
 
 
 def build_index(arguments: Sequence[str]) -> None:

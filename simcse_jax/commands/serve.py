@@ -181,7 +181,7 @@ def service_of(args: argparse.Namespace, limits: "Limits", metrics: "Metrics") -
         search=search,
         query_prompt="query" if "query" in model.prompts else None,
         reranker=reranker,
-        observe=metrics.encoded,
+        observe=metrics.count_batch,
     )
 
 

@@ -149,7 +149,7 @@ FIELDS = {
         "starts from.",
     ),
     "model.keep_modules": field(
-        True, "Modules after the start's own pooler and head, such as Dense, are trained and kept.", before=False
+        True, "Modules after the start's own pooler and head, such as Dense, are trained and kept."
     ),
     "model.dual_encoder": field(False, "A second encoder for positives and negatives; that of the anchors is kept."),
     "model.generator": field(
@@ -444,11 +444,6 @@ def defaults_of(fields: Mapping[str, Field]) -> config_dict.ConfigDict:
     return config
 
 
-def values_before(fields: Mapping[str, Field] = FIELDS) -> dict[str, Any]:
-    """What fields are in runs of versions that did not have them, by dotted name, where that is not the default."""
-    return {name: one.before for name, one in fields.items() if one.before is not None}
-
-
 def flatten(config: Config | Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     """All fields by dotted name."""
     fields: dict[str, Any] = {}
@@ -467,8 +462,8 @@ def short_names(names: Collection[str]) -> list[str]:
 
 
 def scoring_pooler(config: Mapping[str, Any]) -> str:
-    """The pooler of a run's scores and of its model; `config` is the run's, or that of an earlier `run.json`."""
-    return config.get("eval", {}).get("pooler", "") or config["model"]["pooler"]
+    """The pooler of a run's scores and of its model; `config` is the run's, or that of its `run.json`."""
+    return config["eval"]["pooler"] or config["model"]["pooler"]
 
 
 def trains(config: Config) -> bool:

@@ -1,13 +1,17 @@
-"""`--config RUN/run.json`: the config of a run, to repeat it, or to change a field of it."""
+"""A config as a run's `run.json` records it, and `--config RUN/run.json`, which repeats the run or changes a field."""
 
-from collections.abc import Iterator, Mapping
+import hashlib
+import json
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from ml_collections import config_dict
 
-from simcse_jax.config.fields import default_config, flatten, values_before
-from simcse_jax.errors import UserError, nearest
-from simcse_jax.host.storage import as_path, read_json
+from simcse_jax.config.fields import default_config, flatten
+from simcse_jax.config.sections import Config
+from simcse_jax.errors import UserError
+from simcse_jax.host.storage import as_path, other_format, read_json, written_by
+from simcse_jax.host.version import __version__
 from simcse_jax.objectives.registry import BUILT_IN
 
 ELSEWHERE = ("parallel.processes", "parallel.process_id", "parallel.coordinator")  # where the run was, not what it is
@@ -19,12 +23,9 @@ def is_record(path: str) -> bool:
 
 
 def recorded_config(path: str) -> config_dict.ConfigDict:
-    """The config that a `run.json` records.
-
-    Fields that its version did not have are as they were in effect then, and the processes and their addresses are at
-    their defaults.
-    """
-    section = read_json(as_path(path)).get("config")
+    """The config that a `run.json` records, with the processes and their addresses at their defaults."""
+    run = read_json(as_path(path))
+    section = run.get("config")
     if not section or not isinstance(section, dict):
         raise UserError(f"--config {path}: has no config; give the run.json of a run's folder, or a recipe")
     objectives = section.get("objective")
@@ -35,11 +36,9 @@ def recorded_config(path: str) -> config_dict.ConfigDict:
     except UserError as error:
         raise UserError(f"--config {path}: {error}") from None
     known = flatten(config)
-    config.update_from_flattened_dict(values_before())
-    for name, value in _flat(section, known):
-        if name not in known:
-            hint = f"the nearest one is {nearest(name, known)}"
-            raise UserError(f"--config {path}: no field {name} in this version; {hint}")
+    fields = dict(_flat(section, known))
+    check_names(run, fields, known, f"--config {path}")
+    for name, value in fields.items():
         if name in ELSEWHERE:
             continue
         try:
@@ -49,6 +48,33 @@ def recorded_config(path: str) -> config_dict.ConfigDict:
         except (TypeError, ValueError):
             raise UserError(f"--config {path}: {name} is {value!r:.60}; its default is {known[name]!r}") from None
     return config
+
+
+def recorded(config: Config) -> dict[str, Any]:
+    """The config as `run.json` has it: tuples are lists."""
+    return json.loads(json.dumps(config.to_dict()))
+
+
+def identity(config: Config) -> str:
+    """A fingerprint of all fields that must be the same in all processes."""
+    fields = {name: value for name, value in sorted(flatten(config).items()) if name != "parallel.process_id"}
+    return hashlib.sha256(json.dumps(fields).encode()).hexdigest()
+
+
+def check_names(run: Mapping[str, Any], names: Collection[str], fields: Collection[str], where: str) -> None:
+    """Refuses a `run.json` whose config has other fields than ours: that of another version, or a damaged one.
+
+    Args:
+      run: its contents.
+      names: the fields of its config.
+      fields: ours.
+    """
+    missing = [f"config.{name} is missing" for name in fields if name not in names]
+    problems = missing + [f"config.{name} is no field" for name in names if name not in fields]
+    if problems and written_by(run) in (None, __version__):
+        raise UserError(f"{where}: damaged: {problems[0]}")
+    if problems:
+        raise other_format(where, run, "use that version, or train again")
 
 
 def _flat(section: Mapping[str, Any], known: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

@@ -46,7 +46,6 @@ SOURCE_FIELDS = {
         f"anchor are. {explain(EQUAL_TEXTS)}; empty: {LEFT_OUT} where rows have two texts or more, else {NEGATIVES}.",
         empty_or_one_of(EQUAL_TEXTS),
         only=lambda config: config.data.equal_texts == NEGATIVES or needing(config.objective, "contrasts"),
-        before=NEGATIVES,
     ),
     "data.no_duplicates": field(
         False,

@@ -39,9 +39,9 @@ def augment(
     change, changed, same = change_of(name, percent, lexicon), [], 0
     for row, text in enumerate(sentences):
         words = text.split()
-        found = change(words, row_generator(seed, row, column))
-        same += found == words
-        changed.append(" ".join(found))
+        changed_words = change(words, row_generator(seed, row, column))
+        same += changed_words == words
+        changed.append(" ".join(changed_words))
     if name == "synonym" and same:
         from simcse_jax.devices import processes  # needs JAX, too
 

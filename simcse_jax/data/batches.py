@@ -6,11 +6,11 @@ from statistics import NormalDist
 
 import numpy as np
 
-from simcse_jax.data.corpora import AnyBatches, Part, Programs, Taught
+from simcse_jax.data.corpora import AnyBatches, MixedCorpus, Programs, TeacherEmbeddings
 from simcse_jax.data.draws import epoch_generator
 from simcse_jax.data.examples import Examples
 from simcse_jax.data.mixture import Mixture
-from simcse_jax.data.no_duplicates import kept_apart, left_together
+from simcse_jax.data.no_duplicates import remaining_duplicates, separate_duplicates
 from simcse_jax.data.pairing import Pairing
 from simcse_jax.data.tokens import Lengths, Prompts, padded_length, token_ids
 from simcse_jax.host.storage import sha256
@@ -24,7 +24,7 @@ MANY_STEPS = 500  # a second compilation pays off from this many steps on
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Corpus(Part):
+class Corpus(MixedCorpus):
     """N tokenized examples of C columns, padded to the single length T that the run is compiled for."""
 
     input_ids: np.ndarray  # (N, C, T) int32
@@ -34,7 +34,7 @@ class Corpus(Part):
     group: int = 1  # rows that stay together, in order, in every epoch
     pairing: Pairing | None = None  # makes an epoch's examples from one column; None: the rows are the examples
     scores: np.ndarray | None = None  # (N,) float32, or (N, C - 1) of positives and hard negatives
-    taught: Taught | None = None
+    teacher: TeacherEmbeddings | None = None
     texts: np.ndarray | None = None  # (N, C) int32, equal for equal texts (`data.equal_texts`); None: not needed
     apart: np.ndarray | None = None  # (N, C) as `texts`, -1 for none: no two rows of a batch share one; None: they may
     lengths: tuple[int, ...] = ()  # the places for a sentence of each column, at most T; () for T in all
@@ -76,9 +76,10 @@ class Corpus(Part):
         width = self.input_ids.shape[1] if present is None else int(present.sum(axis=1).max())
         longest = np.count_nonzero(self.attention_mask[rows, :width], axis=2).max(axis=0)
         most = max(padded_length(int(longest.max()), self.input_ids.shape[2]), 1)
-        own = tuple(padded_length(length, most) for length in longest.tolist()) if self.lengths and width > 1 else ()
+        split = self.lengths and width > 1
+        lengths = tuple(padded_length(length, most) for length in longest.tolist()) if split else ()
         scores = None if self.scores is None else self.scores[rows]
-        taught = self.taught and self.taught._replace(places=self.taught.places[rows, :width])
+        teacher = self.teacher and self.teacher._replace(places=self.teacher.places[rows, :width])
         return dataclasses.replace(
             self,
             input_ids=self.input_ids[rows, :width, :most],
@@ -86,8 +87,8 @@ class Corpus(Part):
             labels=None if self.labels is None else self.labels[rows],
             scores=scores if scores is None or scores.ndim == 1 else scores[:, : width - 1],
             present=None if present is None or present[:, :width].all() else present[:, :width],
-            taught=taught,
-            lengths=own,
+            teacher=teacher,
+            lengths=lengths,
             sizes=(),
             prompts=self.prompts[number : number + 1],
         )
@@ -108,8 +109,8 @@ def tokenize(
     """
     lengths = Lengths(max_length, max_length) if isinstance(max_length, int) else max_length
     columns, cut = token_ids(examples, tokenizer, lengths, prompts)
-    own = [padded_length(max(map(len, column)), max(lengths)) for column in columns]
-    padded = [tokenizer.pad(column, max(own)) for column in columns]
+    sizes = [padded_length(max(map(len, column)), max(lengths)) for column in columns]
+    padded = [tokenizer.pad(column, max(sizes)) for column in columns]
     ids, mask = (np.stack(arrays, 1) for arrays in zip(*padded, strict=True))
     return Corpus(
         ids,
@@ -117,9 +118,9 @@ def tokenize(
         examples.labels,
         examples.present,
         scores=examples.scores,
-        lengths=() if isinstance(max_length, int) or len(own) == 1 else tuple(own),
+        lengths=() if isinstance(max_length, int) or len(sizes) == 1 else tuple(sizes),
         sizes=() if examples.sources is None else tuple(np.bincount(examples.sources).tolist()),
-        prompts=tuple(prompts) if columns[1:] else tuple(Prompts(each.anchor, each.anchor) for each in prompts),
+        prompts=tuple(prompts) if columns[1:] else tuple(Prompts(prompt.anchor, prompt.anchor) for prompt in prompts),
         cut=cut,
     )
 
@@ -140,9 +141,9 @@ class Batches(AnyBatches):
             "index": np.arange(self.batch_size, dtype=np.int32)[part],
         }
         further = {"label": self._corpus.labels, "present": self._corpus.present, "score": self._corpus.scores}
-        if self._corpus.taught is not None:
-            places = self._corpus.take(self._corpus.taught.places, rows)
-            batch["teacher"] = self._corpus.taught.of(places)
+        if self._corpus.teacher is not None:
+            places = self._corpus.take(self._corpus.teacher.places, rows)
+            batch["teacher"] = self._corpus.teacher.of(places)
         if self._corpus.texts is not None:
             batch["text"] = self._corpus.take(self._corpus.texts, rows)
         return batch | {name: array[rows] for name, array in further.items() if array is not None}
@@ -195,18 +196,18 @@ class Batches(AnyBatches):
     def _most_tokens(self, lengths: np.ndarray, steps: int, starts: list[int]) -> np.ndarray:
         """(steps, C): the most tokens encoded together; `starts` are the parts' first rows."""
         per_epoch = self._corpus.steps_per_epoch(self.batch_size)
-        found = []
+        largest = []
         for epoch, first in enumerate(range(0, steps, per_epoch)):
             rows = self._examples(epoch)[: min(steps - first, per_epoch) * self.batch_size]
             by_batch = self._corpus.take(lengths, rows).reshape(-1, self.batch_size, self._corpus.num_columns)
-            found.append(np.add.reduceat(by_batch, starts, axis=1).max(axis=1))
-        return np.concatenate(found)
+            largest.append(np.add.reduceat(by_batch, starts, axis=1).max(axis=1))
+        return np.concatenate(largest)
 
     def repeated(self) -> list[str]:
         """See `AnyBatches`."""
         if self._corpus.apart is None:
             return []
-        return left_together(self._examples(0), self._corpus.apart, self.batch_size)
+        return remaining_duplicates(self._examples(0), self._corpus.apart, self.batch_size)
 
     def _times(self) -> np.ndarray | None:
         """(N,) how often each row is read in an epoch; None for once each."""
@@ -217,14 +218,14 @@ class Batches(AnyBatches):
         """The corpus rows in the order of an epoch, (N,), or those of its pairs, (M, 2)."""
         order = self._permuted(epoch)
         if self._corpus.apart is not None:
-            return kept_apart(order, self._corpus.apart, self.batch_size, self._seed, epoch)
+            return separate_duplicates(order, self._corpus.apart, self.batch_size, self._seed, epoch)
         return order if self._corpus.pairing is None else self._corpus.pairing.pairs(order)
 
     def _permuted(self, epoch: int) -> np.ndarray:
         """(N,) the corpus rows in an order of the epoch."""
         if self._corpus.mixture is not None:
-            every = np.arange(self._corpus.mixture.total)
-            return self._corpus.mixture.rows(self._corpus.sizes, self._seed, epoch, every)
+            places = np.arange(self._corpus.mixture.total)
+            return self._corpus.mixture.rows(self._corpus.sizes, self._seed, epoch, places)
         group = self._corpus.group
         order = epoch_generator(self._seed, epoch).permutation(len(self._corpus.input_ids) // group)
         return (order[:, None] * group + np.arange(group)).ravel()

@@ -85,12 +85,12 @@ def is_content(name: str) -> bool:
 
 
 def _is_numbering(name: str) -> bool:
-    """Whether a column surely numbers the rows; one without a name does too, and pandas' for those."""
+    """Whether a column surely numbers the rows, as unnamed ones do, under pandas' names for them too."""
     return plain(name) in NUMBERING or bool(re.fullmatch(r"(unnamed|indexlevel)[\d.]+", plain(name)))
 
 
 def _last_word(name: str) -> str:
-    """The last word of a column's name, without digits: of `questionID2` id."""
+    """The last word of a column's name, without digits: `id` of `questionID2`."""
     words = re.findall(r"[^\W\d_]+", re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name).lower())
     return words[-1] if words else ""
 
@@ -129,19 +129,19 @@ def choose_columns(
     False). Columns of labels, scores, row numbers and metadata do not count. Neutral hypotheses are used only if
     mapped. `graded` pairs have no negatives. Columns NAME_1, NAME_2, … are used if there is no NAME for negatives.
     """
-    roles = {role: known for role, known in USUAL_NAMES.items() if not (graded and role == "negative")}
+    roles = {role: spellings for role, spellings in USUAL_NAMES.items() if not (graded and role == "negative")}
     if mapped := {role: columns[role] for role in ROLES if columns.get(role)}:
-        found = _mapped(names, mapped, where)
+        chosen = _mapped(names, mapped, where)
     else:
         read = (columns.get("label"), columns.get("score"))
         content = [name for name in names if is_content(name) and name not in read]
         rest = [name for name in content if _last_word(name) not in IDENTIFIERS]
         content = rest if sum(map(is_sentences, rest)) > 1 else content
         sentences = [name for name in content if is_sentences(name)] or (content if len(content) == 1 else [])
-        found = _by_name(names, sentences, where, roles) or _by_order(names, sentences, content, where, ordered)
-    for place in found.places:
+        chosen = _by_name(names, sentences, where, roles) or _by_order(names, sentences, content, where, ordered)
+    for place in chosen.places:
         check_unique(names, names[place], where)
-    return found._replace(alone=len(names) == 1, scored=not mapped and bool(of_values(names, SCORES)))
+    return chosen._replace(alone=len(names) == 1, scored=not mapped and bool(of_values(names, SCORES)))
 
 
 def choose_column(names: Sequence[str], rows: Iterable[Row], column: str | None, where: str) -> str:
@@ -153,19 +153,19 @@ def choose_column(names: Sequence[str], rows: Iterable[Row], column: str | None,
       rows: looked at if no name decides.
     """
     usual = _named(names, ("sentence", "text", *USUAL_NAMES["anchor"]))
-    found = usual or [name for name in names if is_sentences(name) or len(names) == 1]
+    candidates = usual or [name for name in names if is_sentences(name) or len(names) == 1]
     if column is not None and column not in names:
         raise UserError(f"{where}: no column {column!r:.60}; it has {listed(names, column)}")
-    if column is None and len(found) == 1:
+    if column is None and len(candidates) == 1:
         remedy = "name the column in the first line, e.g. sentence (a .txt has no such line), or this one with --column"
-        check_header(found[0], [], where, remedy)
-        place = names.index(found[0])
+        check_header(candidates[0], [], where, remedy)
+        place = names.index(candidates[0])
         is_sure = usual or len(names) == 1
         values = [] if is_sure else _written(row.fields[place] for row in itertools.islice(rows, LOOKED_AT))
-        found = [] if values and all(map(is_number, values)) else found
-    if column is None and len(found) != 1:
+        candidates = [] if values and all(map(is_number, values)) else candidates
+    if column is None and len(candidates) != 1:
         raise UserError(f"{where}: which column to use? It has {listed(names)}; name one with column (--column)")
-    column = found[0] if column is None else column
+    column = candidates[0] if column is None else column
     check_unique(names, column, where)
     return column
 
@@ -187,31 +187,31 @@ def _by_name(
     pair, weak = _pair_of(names, PAIRS), _pair_of(names, ALONE)
     is_weak = not pair and bool(weak) and {*sentences} <= set(weak.values())
     pair = weak if is_weak else pair
-    for role, known in usual_names.items():
-        found = [pair[role]] if role in pair else _named(names, known)
-        if found and role == "negative" and (others := numbered(names, found[0], where)):
-            raise UserError(f"{where}: has {found[0]!r} and {others[0]!r}; set data.columns.negative to the one to use")
-        if not found and role == "negative":
-            found = further = next(filter(None, (_numbered(names, name, where) for name in known)), [])
-        if found:
-            usual[role] = found
+    for role, spellings in usual_names.items():
+        columns = [pair[role]] if role in pair else _named(names, spellings)
+        if columns and role == "negative" and (more := numbered(names, columns[0], where)):
+            raise UserError(f"{where}: has {columns[0]!r} and {more[0]!r}; set data.columns.negative to the one to use")
+        if not columns and role == "negative":
+            columns = further = next(filter(None, (_numbered(names, name, where) for name in spellings)), [])
+        if columns:
+            usual[role] = columns
     if not usual:
         return None
-    named = {name for found in usual.values() for name in found}
-    others = [name for name in sentences if name not in named]
-    is_left = "anchor" not in usual and len(others) == 1
+    named = {name for columns in usual.values() for name in columns}
+    unread = [name for name in sentences if name not in named]
+    is_left = "anchor" not in usual and len(unread) == 1
     if is_left:
-        usual, others = {"anchor": others, **usual}, []
+        usual, unread = {"anchor": unread, **usual}, []
     if missing := next((role for role in list(usual_names)[: len(usual)] if role not in usual), None):
         last = usual[list(usual)[-1]][0]
         raise UserError(
             f"{where}: has {last!r:.60}, but which column is the {missing}? There are {listed(names)}; set "
             "data.columns.anchor (and positive, negative)"
         )
-    missed = next((known for role, known in usual_names.items() if role not in usual), ())
+    missed = next((spellings for role, spellings in usual_names.items() if role not in usual), ())
     unsure = (0, 1) if is_weak else (0,) if is_left else ()
     chosen = _chosen(names, usual, further)
-    return chosen._replace(unsure=unsure, missed=frozenset(missed), unread=tuple(others))
+    return chosen._replace(unsure=unsure, missed=frozenset(missed), unread=tuple(unread))
 
 
 def _by_order(
@@ -250,16 +250,16 @@ def plain(name: str) -> str:
 def _pair_of(names: Sequence[str], pairs: Sequence[tuple[str, str]]) -> dict[str, str]:
     """The anchor and positive columns with the first of these pairs of names that the table has; empty if none."""
     written = {plain(name): name for name in reversed(names)}
-    found = next((pair for pair in pairs if pair[0] in written and pair[1] in written), ())
-    return dict(zip(ROLES, (written[name] for name in found), strict=False))
+    pair_names = next((pair for pair in pairs if pair[0] in written and pair[1] in written), ())
+    return dict(zip(ROLES, (written[name] for name in pair_names), strict=False))
 
 
 def _named(names: Sequence[str], usual: Sequence[str]) -> list[str]:
     """The column with the first of these names, spelled exactly or else similarly; empty if there is none."""
     for written in (str, plain):
         for wanted in map(written, usual):
-            if found := next((name for name in names if written(name) == wanted), None):
-                return [found]
+            if column := next((name for name in names if written(name) == wanted), None):
+                return [column]
     return []
 
 
@@ -302,18 +302,18 @@ def only_sentences(rows: Iterator[Row], chosen: Chosen, names: Sequence[str], wh
     alone = len(chosen.places) == 1 and chosen.scored
     first = list(itertools.islice(rows, LOOKED_AT if chosen.unsure or alone else 0))
     cells = {place: _written(row.fields[place] for row in first) for place in chosen.places}
-    for place in (chosen.places[each] for each in chosen.unsure if each < len(chosen.places)):
+    for place in (chosen.places[index] for index in chosen.unsure if index < len(chosen.places)):
         values, name = cells[place], names[place]
         if len(chosen.unsure) >= len(chosen.places):
             remedy = "name the columns in the first line, e.g. sent0,sent1,hard_neg, or with data.columns.anchor (and "
             check_header(name, values, where, remedy + "positive, negative)")
         if len(chosen.places) > 2 and holds_numbers(values):
-            pair = [names[each] for each in chosen.places if each != place]
+            pair = [names[index] for index in chosen.places if index != place]
             raise UserError(f"{where}: the field {name!r:.60} {perhaps_scores(name, values, pair)}")
-        if values and (what := _other_than_sentences(values, chosen.alone)):
+        if values and (content := _other_than_sentences(values, chosen.alone)):
             raise UserError(
-                f"{where}: the field {name!r:.60} holds {what}; which columns to use? There are {listed(names)}; set "
-                "data.columns.anchor (and positive, negative)"
+                f"{where}: the field {name!r:.60} holds {content}; which columns to use? There are {listed(names)}; "
+                "set data.columns.anchor (and positive, negative)"
             )
     if alone and (values := cells[chosen.places[0]]) and all(len(value.splitlines()) == 2 for value in values):
         name = names[chosen.places[0]]
@@ -381,7 +381,7 @@ def are_long(values: Collection[str]) -> bool:
 
 def _words(text: str) -> int:
     """The number of words in a text, counting two characters as one in scripts without spaces (Chinese, Japanese)."""
-    return len(text.split()) + sum(each >= "\u2e80" for each in text) // 2
+    return len(text.split()) + sum(character >= "\u2e80" for character in text) // 2
 
 
 def _without_late(rows: Iterator[Row], chosen: Chosen) -> Iterator[Row]:
@@ -445,8 +445,8 @@ def choose_values(
         _check_mapped(names, {kind: name}, where)
     elif not needed_by:
         return None
-    elif found := of_values(names, USUAL_VALUES[kind]):
-        name = found[0]
+    elif usual := of_values(names, USUAL_VALUES[kind]):
+        name = usual[0]
     else:
         raise UserError(
             f"{where}: no {kind}s, but {needed_by} needs them; it has {listed(names)}: set data.columns.{kind}"
@@ -463,17 +463,17 @@ def choose_candidate_scores(names: Sequence[str], columns: Mapping[str, str], ne
     mapped = columns.get("score")
     if mapped:
         _check_mapped(names, {"score": mapped}, where)
-    known = [pair for pair in SCORED_APART if not mapped or mapped in pair]
-    found = next((list(pair) for pair in known if {*pair} <= {*names}), [mapped] if mapped else [])
-    found = found or _named(names, SCORED_TOGETHER)
-    if not found:
+    apart = [pair for pair in SCORED_APART if not mapped or mapped in pair]
+    score_columns = next((list(pair) for pair in apart if {*pair} <= {*names}), [mapped] if mapped else [])
+    score_columns = score_columns or _named(names, SCORED_TOGETHER)
+    if not score_columns:
         raise UserError(
             f"{where}: no scores of positives and hard negatives, but {needed_by} needs them; it has "
             f"{listed(names)}: set data.columns.score, or teacher.model to a model that gives them"
         )
-    for name in found:
+    for name in score_columns:
         check_unique(names, name, where)
-    return [list(names).index(name) for name in found]
+    return [list(names).index(name) for name in score_columns]
 
 
 def check_unique(names: Sequence[str], name: str, where: str) -> None:

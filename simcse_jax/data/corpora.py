@@ -1,4 +1,4 @@
-"""What training asks of its data: one interface for corpora in memory, prepared ones, and several with own batches."""
+"""The interface of training data for corpora in memory, prepared ones, and several with batches of their own."""
 
 import abc
 from collections.abc import Callable
@@ -11,8 +11,8 @@ from simcse_jax.data.tokens import NO_PROMPTS, Prompts
 from simcse_jax.host.storage import sha256
 
 
-class Taught(NamedTuple):
-    """A teacher's embeddings of all sentences, or two teachers': sentence c of row n has those at `places[n, c]`."""
+class TeacherEmbeddings(NamedTuple):
+    """One or two teachers' embeddings of all sentences; those of sentence c of row n are at `places[n, c]`."""
 
     embeddings: np.ndarray  # (U, E) float32, of each distinct sentence
     places: np.ndarray  # (N, C) int32
@@ -36,8 +36,8 @@ class Taught(NamedTuple):
 def _unit(rows: np.ndarray) -> np.ndarray:
     """Rows (…, E) of length 1."""
     lengths: np.ndarray = np.linalg.norm(rows, axis=-1, keepdims=True)
-    found: np.ndarray = rows / np.maximum(lengths, np.finfo(np.float32).tiny)
-    return found
+    unit: np.ndarray = rows / np.maximum(lengths, np.finfo(np.float32).tiny)
+    return unit
 
 
 class Programs(NamedTuple):
@@ -83,7 +83,7 @@ class AnyBatches(abc.ABC):
         """Whether a thread is still reading this batch."""
         return False
 
-    def listing(self, found: Programs) -> list[str]:
+    def listing(self, programs: Programs) -> list[str]:
         """What the user is told about batches that differ in their shape."""
         return []
 
@@ -96,7 +96,7 @@ class AnyCorpus(abc.ABC):
     """The rows that a run trains on: those of its parts, each of which has batches of its own."""
 
     names: tuple[str, ...]  # of the parts; a single "" if batches mix all rows
-    parts: "tuple[Part, ...]"
+    parts: "tuple[MixedCorpus, ...]"
 
     @property
     def num_rows(self) -> int:
@@ -115,14 +115,14 @@ class AnyCorpus(abc.ABC):
 
     @property
     def prompts(self) -> tuple[Prompts, ...]:
-        """Those of each source; () without any."""
-        found = tuple(prompts for part in self.parts for prompts in part.prompts or (NO_PROMPTS,))
-        return found if any(part.prompts for part in self.parts) else ()
+        """The prompts of each source; () without any."""
+        prompts = tuple(item for part in self.parts for item in part.prompts or (NO_PROMPTS,))
+        return prompts if any(part.prompts for part in self.parts) else ()
 
     @property
-    def taught(self) -> Taught | None:
+    def teacher(self) -> TeacherEmbeddings | None:
         """A teacher's embeddings, which all parts share; None without a teacher."""
-        return self.parts[0].taught
+        return self.parts[0].teacher
 
     @property
     def fingerprint(self) -> str:
@@ -138,14 +138,14 @@ class AnyCorpus(abc.ABC):
         """The batches of a run."""
 
 
-class Part(AnyCorpus):
+class MixedCorpus(AnyCorpus):
     """A corpus whose batches mix all its rows: the whole corpus of a run, or one source."""
 
     names = ("",)
     pairing: Pairing | None  # makes an epoch's examples from one column; None: the rows are the examples
 
     @property
-    def parts(self) -> "tuple[Part, ...]":  # type: ignore[override]  # which is never written
+    def parts(self) -> "tuple[MixedCorpus, ...]":  # type: ignore[override]  # which is never written
         """The corpus itself."""
         return (self,)
 

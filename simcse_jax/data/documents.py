@@ -76,21 +76,21 @@ def draw_spans(spans: Spans, length: int, generator: np.random.Generator) -> lis
     """
     starts = list(range(0, length - spans.longest + 1, spans.longest))
     reach = spans.longest - spans.shortest
-    found = []
-    for left in range(spans.anchors, 0, -1):
+    drawn = []
+    for remaining in range(spans.anchors, 0, -1):
         size = int(generator.beta(4, 2) * reach + spans.shortest)
         # As released: with few blocks left, one at an end, which takes only one neighbour along.
-        scarce = len(starts) // left < left
+        scarce = len(starts) // remaining < remaining
         block = int(generator.integers(2)) * (len(starts) - 1) if scarce else int(generator.integers(len(starts)))
         start = starts[block] + int(generator.integers(spans.longest - size + 1))
         del starts[max(0, block - 1) : block + 2]
-        own = [(start, start + size)]
+        anchor_spans = [(start, start + size)]
         for _ in range(spans.positives):
             size = int(generator.beta(2, 4) * reach + spans.shortest)
-            first = generator.integers(max(0, start - size), min(own[0][1], length - size) + 1)
-            own.append((int(first), int(first) + size))
-        found.append(own)
-    return found
+            first = generator.integers(max(0, start - size), min(anchor_spans[0][1], length - size) + 1)
+            anchor_spans.append((int(first), int(first) + size))
+        drawn.append(anchor_spans)
+    return drawn
 
 
 def cut_spans(
@@ -111,15 +111,15 @@ def cut_spans(
       text: from word pieces to a text.
     """
     tokens = [pieces(document) for document in documents]
-    short = sum(len(each) < spans.tokens for each in tokens)
+    short = sum(len(ids) < spans.tokens for ids in tokens)
     if short:
         raise UserError(
             f"{where}: {short} of {len(tokens)} documents have fewer than {spans.tokens} word pieces "
             "(config.data.spans.tokens); leave them out, or set data.spans.longest and data.spans.tokens lower"
         )
     columns: tuple[list[str], ...] = tuple([] for _ in range(1 + spans.positives))
-    for number, each in enumerate(tokens):
-        for own in draw_spans(spans, len(each), document_generator(seed, number)):
-            for column, (first, end) in zip(columns, own, strict=True):
-                column.append(text(each[first:end]))
+    for number, ids in enumerate(tokens):
+        for spans_of_anchor in draw_spans(spans, len(ids), document_generator(seed, number)):
+            for column, (first, end) in zip(columns, spans_of_anchor, strict=True):
+                column.append(text(ids[first:end]))
     return Examples(columns, 0)

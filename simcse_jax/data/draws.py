@@ -69,16 +69,16 @@ class Permutation(NamedTuple):
 
     def __call__(self, positions: np.ndarray) -> np.ndarray:
         """(…) int64: the rows at these positions."""
-        found = np.asarray(positions, np.uint64)
+        rows = np.asarray(positions, np.uint64)
         if self.size < 2:
-            return found.astype(np.int64)
-        found = self._pass(found)
-        outside = np.flatnonzero(found >= self.size)
+            return rows.astype(np.int64)
+        rows = self._pass(rows)
+        outside = np.flatnonzero(rows >= self.size)
         while outside.size:
-            again = self._pass(found.flat[outside])
-            found.flat[outside] = again
+            again = self._pass(rows.flat[outside])
+            rows.flat[outside] = again
             outside = outside[again >= self.size]
-        return found.astype(np.int64)
+        return rows.astype(np.int64)
 
     def _pass(self, numbers: np.ndarray) -> np.ndarray:
         """The network once."""
@@ -96,10 +96,10 @@ class Permutation(NamedTuple):
         return (halves[0] << np.uint64(low)) | halves[1]
 
 
-def permutation(size: int, seed: int, purpose: int, number: int = 0, *others: int) -> Permutation:
+def permutation(size: int, seed: int, purpose: int, number: int = 0, *further: int) -> Permutation:
     """The permutation of `size` rows for a seed and, for `ORDER`, the number of an epoch, and further numbers.
 
     The keys are hashed from all of them, so that neither seeds nor epochs are related.
     """
-    keys = np.random.SeedSequence(seed, spawn_key=(purpose, number, *others)).generate_state(ROUNDS, np.uint64)
+    keys = np.random.SeedSequence(seed, spawn_key=(purpose, number, *further)).generate_state(ROUNDS, np.uint64)
     return Permutation(size, tuple(keys.tolist()))

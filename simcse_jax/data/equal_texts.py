@@ -17,5 +17,5 @@ def numbered(rows: Iterable[Sequence[str]]) -> tuple[np.ndarray, list[str]]:
       (N, C) int32 and the texts by their numbers.
     """
     numbers: dict[str, int] = {}
-    found = [[numbers.setdefault(text, len(numbers)) for text in row] for row in rows]
-    return np.array(found, np.int32), list(numbers)
+    by_row = [[numbers.setdefault(text, len(numbers)) for text in row] for row in rows]
+    return np.array(by_row, np.int32), list(numbers)

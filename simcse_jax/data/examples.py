@@ -72,11 +72,11 @@ def read_examples(
     """
     generator = corpus_generator(seed, NEXT_SENTENCES)
     sources = files_by_source(specification)  # before the first is read
-    given = (columns or {}, positives, labels, scores, pairs)
+    options = (columns or {}, positives, labels, scores, pairs)
     parts = {}
     for source, files in sources.items():
-        each = {file: _read_source(open_source(file, *given), positives, generator) for file in files}
-        parts[source] = dataclasses.replace(join(each, False, ALIKE), sources=None)
+        file_examples = {file: _read_source(open_source(file, *options), positives, generator) for file in files}
+        parts[source] = dataclasses.replace(join(file_examples, False, ALIKE), sources=None)
     examples = join(parts, mixed)
     if subsample:
         examples = draw(examples, subsample, seed, specification)
@@ -85,18 +85,18 @@ def read_examples(
 
 def files_by_source(specification: str) -> dict[str, list[str]]:
     """The files of each source, of which a folder and a pattern have any number; a library's source is its own."""
-    sources, found = split_sources(specification), {}
+    sources, files = split_sources(specification), {}
     several = f"{specification}: " if sources[1:] else ""
     for source in sources:
         try:
-            found[source] = [source] if prefix_of(source) else files_of(source)
+            files[source] = [source] if prefix_of(source) else files_of(source)
         except UserError as error:
             sts = f"; SentEval's is {PREFIX}FOLDER" if "a folder" in str(error) else ""
             raise UserError(f"data.train={several}{error}{sts}") from None
-        if several and not prefix_of(source) and not as_path(found[source][0]).is_file():
+        if several and not prefix_of(source) and not as_path(files[source][0]).is_file():
             hint = "a comma separates sources; put a name with a comma in double quotes"
             raise UserError(f"data.train={several}{source}: no such file; {hint}")
-    return found
+    return files
 
 
 def _read_source(source: "Source", positives: str, generator: np.random.Generator) -> Examples:
@@ -193,21 +193,21 @@ def open_source(
         score = choose_values("score", names, columns, scores.needed_by, where)
     columns = {**columns, **({} if score is None else {"score": names[score]})}
     graded = scores is not None and not scores.of_candidates
-    found = choose_columns(names, columns, where, ordered, graded)
-    chosen, negatives = found.places, found.negatives
+    choice = choose_columns(names, columns, where, ordered, graded)
+    chosen, negatives = choice.places, choice.negatives
     if pairs and label is score is None and not candidates and not any(columns.values()):
-        warn_of_unread(names, found, numbers_beside(specification, found), where)
+        warn_of_unread(names, choice, numbers_beside(specification, choice), where)
     needing = needed_by or (scores.needed_by if scores else "")
     if needing and len(chosen) < 2:
         raise UserError(f"{where}: one column of sentences, but {needing} needs pairs; set data.columns.positive")
     if not prefix_of(specification) and where.lower().endswith(".parquet"):  # do not read its other columns
-        others = [place for place in (label, score, *candidates) if place is not None]
-        wanted = [names[place] for place in dict.fromkeys([*chosen, *others])]
+        value_places = [place for place in (label, score, *candidates) if place is not None]
+        wanted = [names[place] for place in dict.fromkeys([*chosen, *value_places])]
         chosen = [wanted.index(names[place]) for place in chosen]
         label, score = (None if place is None else wanted.index(names[place]) for place in (label, score))
         candidates = [wanted.index(names[place]) for place in candidates]
         names, rows = wanted, read_parquet(as_path(specification), wanted)[1]
-    rows = fitting(rows, found._replace(places=chosen), names, where)
+    rows = fitting(rows, choice._replace(places=chosen), names, where)
     if negatives.first > 1:
         rows = split_positives(rows, names, chosen[1], *(candidates[:1] if score is None else [score]))
     if not negatives.numbered and negatives.first < negatives.end:
@@ -340,10 +340,10 @@ def _as_array(scores: list[Any], candidates: int) -> np.ndarray:
     """(N,) scores of pairs, or (N, K) of K candidates, 0 for those that a row lacks."""
     if not isinstance(scores[0], list):
         return np.array(scores, np.float32)
-    found = np.zeros((len(scores), candidates), np.float32)
-    for row, own in zip(found, scores, strict=True):
-        row[: len(own)] = own
-    return found
+    padded = np.zeros((len(scores), candidates), np.float32)
+    for row, row_scores in zip(padded, scores, strict=True):
+        row[: len(row_scores)] = row_scores
+    return padded
 
 
 def present_columns(widths: np.ndarray, columns: int) -> np.ndarray | None:

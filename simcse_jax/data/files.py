@@ -65,14 +65,14 @@ def _read_jsonl(path: Path, start: Place = START) -> Table:
         if not is_text(name):
             raise UserError(f"{path}: the name of the field {name!r} {broken(name)}")
 
-    known, numbered = set(names), {stem for name in names if (stem := stem_of(name))}
+    known_names, numbered = set(names), {stem for name in names if (stem := stem_of(name))}
 
     def rows() -> Iterator[Row]:
         lines = Lines(path, start)
         for record in records(lines):
             absent = MISSING if record else None  # no record: a blank line
             where = f"{path}: line {lines.place.line}"
-            late = sorted(name for name in record.keys() - known if record[name] not in (None, "", []))
+            late = sorted(name for name in record.keys() - known_names if record[name] not in (None, "", []))
             for name in late:
                 if stem_of(name) in numbered:
                     raise UserError(f"{where}: has the field {name!r}, which the first line lacks; give it there too")
@@ -92,7 +92,7 @@ def read_parquet(path: Path, columns: Sequence[str] | None = None, first: int = 
     names = file.schema_arrow.names
     if not names:
         raise UserError(f"{path}: has no columns")
-    labels = {name: with_names(each) for name, each in _names_of_labels(file.schema_arrow).items()}
+    labels = {name: with_names(feature) for name, feature in _names_of_labels(file.schema_arrow).items()}
 
     def rows() -> Iterator[Row]:
         ends = list(itertools.accumulate(file.metadata.row_group(at).num_rows for at in range(file.num_row_groups)))
@@ -120,10 +120,13 @@ def _names_of_labels(schema: Any) -> dict[str, list[str]]:
     """The names of label numbers, by column, in files written by Hugging Face's datasets."""
     try:
         features = json.loads((schema.metadata or {}).get(b"huggingface", b"{}"))["info"]["features"]
-        labels = {name: each["names"] for name, each in features.items() if each.get("_type") == "ClassLabel"}
+        labels = {name: feature["names"] for name, feature in features.items() if feature.get("_type") == "ClassLabel"}
     except (ValueError, KeyError, TypeError, AttributeError):  # absent, or in another form
         return {}
-    are_names = {name: isinstance(each, list) and {type(one) for one in each} == {str} for name, each in labels.items()}
+    are_names = {
+        name: isinstance(label_names, list) and {type(label) for label in label_names} == {str}
+        for name, label_names in labels.items()
+    }
     return {name: labels[name] for name, holds in are_names.items() if holds}
 
 
@@ -193,14 +196,14 @@ def files_of(name: str) -> list[str]:
     pattern = glob.has_magic(name) and (is_remote(name) or not as_path(name).exists())
     if not pattern and (PurePath(name).suffix.lower() in READERS or not as_path(name).is_dir()):
         return [name]  # a bucket is not asked for a file
-    found = _matching(name) if pattern else sorted(str(path) for path in as_path(name).iterdir() if path.is_file())
-    own = is_hidden(PurePath(name).name)  # such a pattern asks for them
-    found = [each for each in found if own or not is_hidden(PurePath(each).name)]
-    if pattern and not found:
+    files = _matching(name) if pattern else sorted(str(path) for path in as_path(name).iterdir() if path.is_file())
+    wants_hidden = is_hidden(PurePath(name).name)  # such a pattern asks for them
+    files = [file for file in files if wants_hidden or not is_hidden(PurePath(file).name)]
+    if pattern and not files:
         raise UserError(f"{name}: no file matches")
-    if not pattern and not (found := [each for each in found if PurePath(each).suffix.lower() in READERS]):
+    if not pattern and not (files := [file for file in files if PurePath(file).suffix.lower() in READERS]):
         raise UserError(f"{name}: a folder without {', '.join(READERS)} files")
-    return found
+    return files
 
 
 def as_inputs(option: str, name: str | None) -> dict[str, str]:

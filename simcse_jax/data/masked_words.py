@@ -60,21 +60,23 @@ def replace_by_mlm(
     for row, (ids, is_text, maskable) in enumerate(_tokens(sentences, backend, special_ids, model.max_length)):
         count = min(_count(len(maskable), percent), len(maskable))
         masked.append(Masked(ids, is_text, row_generator(seed, row, column).permutation(maskable)[:count]))
-    for rows, length in _batches([len(each.ids) for each in masked], batch_size, model.max_length):
+    for rows, length in _batches([len(sentence.ids) for sentence in masked], batch_size, model.max_length):
         chosen = [masked[row] for row in rows]
         # Copies of its first row fill the last batch to the shape of the others.
         filled = chosen + [chosen[0]] * (batch_size - len(chosen))
-        ids, mask = tokenizer.pad([each.ids[:length] for each in filled], length)
+        ids, mask = tokenizer.pad([sentence.ids[:length] for sentence in filled], length)
         places = np.zeros((batch_size, _count(length, percent)), np.int32)
-        for line, each in enumerate(filled):
-            places[line, : len(each.places)] = each.places
+        for line, sentence in enumerate(filled):
+            places[line, : len(sentence.places)] = sentence.places
         before = np.take_along_axis(ids, places, axis=1)
-        for line, each in enumerate(filled):
-            ids[line, each.places] = mask_id
+        for line, sentence in enumerate(filled):
+            ids[line, sentence.places] = mask_id
         words = np.asarray(predict(params, ids, mask, places, before))
-        for line, each in enumerate(chosen):
-            each.ids[each.places] = words[line, : len(each.places)]
-    return backend.decode_batch([each.ids[each.is_text].tolist() for each in masked], skip_special_tokens=False)
+        for line, sentence in enumerate(chosen):
+            sentence.ids[sentence.places] = words[line, : len(sentence.places)]
+    return backend.decode_batch(
+        [sentence.ids[sentence.is_text].tolist() for sentence in masked], skip_special_tokens=False
+    )
 
 
 def _load(name: str) -> Pretrained:
@@ -92,16 +94,16 @@ def _load(name: str) -> Pretrained:
 
 def _replacements(backend: "Backend", model: Pretrained, special_ids: Sequence[int], name: str) -> np.ndarray:
     """(vocabulary,) bool: which tokens may be inserted. Weights may have rows without a token."""
-    known = np.zeros(model.config.vocab_size, bool)
-    known[sorted(vocabulary(backend).values())] = True
-    known[list(special_ids)] = False
-    if known.sum() < 2:
+    allowed = np.zeros(model.config.vocab_size, bool)
+    allowed[sorted(vocabulary(backend).values())] = True
+    allowed[list(special_ids)] = False
+    if allowed.sum() < 2:
         raise UserError(f"data.augment.mlm_model={name}: its tokenizer has no words to choose from")
-    return known
+    return allowed
 
 
-def _make_predict(model: Pretrained, known: np.ndarray) -> Predict:
-    """A compiled function for the best `known` token, other than `before`, at each of (B, K) masked positions."""
+def _make_predict(model: Pretrained, insertable: np.ndarray) -> Predict:
+    """A compiled function for the best `insertable` token, other than `before`, at each of (B, K) masked positions."""
     graph, _ = build(model.config, with_head=False)
     head = model.language_model
     assert head is not None  # `_load` has checked it
@@ -118,7 +120,7 @@ def _make_predict(model: Pretrained, known: np.ndarray) -> Predict:
                 params["encoder.embeddings.word.embedding"],
                 model.config,
             )
-        allowed = known & (jnp.arange(len(known)) != before[:, :, None])
+        allowed = insertable & (jnp.arange(len(insertable)) != before[:, :, None])
         return jnp.argmax(jnp.where(allowed, scores, -jnp.inf), axis=-1)
 
     return predict

@@ -28,10 +28,10 @@ def share_out(total: int, weights: Sequence[float]) -> tuple[int, ...]:
     The turns that are left go to the sources with the largest fractions, the first of equals.
     """
     exact = total * np.array(weights, np.float64) / sum(weights)
-    found = np.floor(exact).astype(np.int64)
-    first = np.argsort(found - exact, kind="stable")[: total - found.sum()]
-    found[first] += 1
-    return tuple(found.tolist())
+    turns = np.floor(exact).astype(np.int64)
+    first = np.argsort(turns - exact, kind="stable")[: total - turns.sum()]
+    turns[first] += 1
+    return tuple(turns.tolist())
 
 
 class Mixture(NamedTuple):
@@ -62,10 +62,10 @@ class Mixture(NamedTuple):
 
     def in_order(self, seed: int, epoch: int) -> tuple[np.ndarray, np.ndarray]:
         """As `turns` for a whole epoch, but with ascending numbers for each source, both (total,) int64."""
-        counts, every = np.array(self.counts, np.int64), np.arange(self.total)
-        source, _ = self.turns(seed, epoch, every)
+        counts, turns = np.array(self.counts, np.int64), np.arange(self.total)
+        source, _ = self.turns(seed, epoch, turns)
         place = np.empty_like(source)
-        place[np.argsort(source, kind="stable")] = every
+        place[np.argsort(source, kind="stable")] = turns
         return source, epoch * counts[source] + place - (np.cumsum(counts) - counts)[source]
 
     def rows(self, sizes: Sequence[int], seed: int, epoch: int, places: np.ndarray) -> np.ndarray:
@@ -73,9 +73,9 @@ class Mixture(NamedTuple):
         of, number = self.turns(seed, epoch, places)
         again, place = np.divmod(number, np.array(sizes, np.int64)[of])
         starts = np.cumsum([0, *sizes])
-        found = np.empty(len(places), np.int64)
+        rows = np.empty(len(places), np.int64)
         for source in np.unique(of).tolist():
             for time in np.unique(again[of == source]).tolist():
-                own = (of == source) & (again == time)
-                found[own] = starts[source] + permutation(sizes[source], seed, REREAD, time, source)(place[own])
-        return found
+                here = (of == source) & (again == time)
+                rows[here] = starts[source] + permutation(sizes[source], seed, REREAD, time, source)(place[here])
+        return rows

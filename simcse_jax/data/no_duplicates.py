@@ -12,7 +12,7 @@ TRIES, FEWEST = 2, 2**16  # places tried in an epoch: for each of its rows, and 
 
 
 def hashed(rows: Iterable[Sequence[str]], columns: int) -> np.ndarray:
-    """(N, C) int32, equal for equal texts, -1 for the columns that a row lacks: those that are empty or not there.
+    """(N, C) int32: equal numbers for equal texts, and -1 for empty and missing columns.
 
     Only a hash of 64 bits is held of each text, so a corpus may be beyond memory; texts with equal ones are kept apart.
     """
@@ -24,12 +24,12 @@ def hashed(rows: Iterable[Sequence[str]], columns: int) -> np.ndarray:
             for _ in range(columns - len(row)):
                 yield 0
 
-    found = np.fromiter(all_hashes(), np.uint64).reshape(-1, columns)
-    numbers = np.unique(found, return_inverse=True)[1].reshape(found.shape)
-    return np.where(found > 0, numbers, -1).astype(np.int32)
+    hashes = np.fromiter(all_hashes(), np.uint64).reshape(-1, columns)
+    numbers = np.unique(hashes, return_inverse=True)[1].reshape(hashes.shape)
+    return np.where(hashes > 0, numbers, -1).astype(np.int32)
 
 
-def kept_apart(order: np.ndarray, texts: np.ndarray, batch_size: int, seed: int, epoch: int) -> np.ndarray:
+def separate_duplicates(order: np.ndarray, texts: np.ndarray, batch_size: int, seed: int, epoch: int) -> np.ndarray:
     """The order of an epoch without two rows of one batch that have a text in common, in whatever columns.
 
     A row with a text of an earlier row of its batch changes places with a random row, if neither then meets an equal
@@ -44,57 +44,57 @@ def kept_apart(order: np.ndarray, texts: np.ndarray, batch_size: int, seed: int,
     Returns:
       (N,), a function of the arguments alone.
     """
-    own = _repeated(texts[order])
-    found = _look(own, batch_size)
-    if not found.rows.size:
+    repeated = _repeated(texts[order])
+    clashes = _find_clashes(repeated, batch_size)
+    if not clashes.rows.size:
         return order
-    order, met = order.copy(), found.rows.tolist()
-    held = dict(zip(found.keys.tolist(), found.counts.tolist(), strict=True))
+    order, met = order.copy(), clashes.rows.tolist()
+    held = dict(zip(clashes.keys.tolist(), clashes.counts.tolist(), strict=True))
 
     def of(row: int) -> list[int]:
-        return [text * found.stride for text in own[row].tolist() if text >= 0]
+        return [text * clashes.stride for text in repeated[row].tolist() if text >= 0]
 
     def is_settled(row: int, other: int) -> bool:
-        """Whether a row meets no equal text any more, for which it may have changed places."""
-        here, there, ours = row // batch_size, other // batch_size, of(row)
+        """Whether the row meets no equal text in its batch, if necessary after changing places with another row."""
+        here, target, ours = row // batch_size, other // batch_size, of(row)
         if all(held[text + here] == 1 for text in ours):
             return True
-        if any(held.get(text + there) for text in ours):
+        if any(held.get(text + target) for text in ours):
             return False
         theirs = of(other)
         if any(held.get(text + here) for text in theirs):
             return False
-        for moved, old, new in (ours, here, there), (theirs, there, here):
+        for moved, old, new in (ours, here, target), (theirs, target, here):
             for text in moved:
                 held[text + old] -= 1
                 held[text + new] = 1
-        for array in order, own:
+        for array in order, repeated:
             array[[row, other]] = array[[other, row]]
         return True
 
     draw, tries = place_generator(seed, epoch), TRIES * len(order) + FEWEST
     while met and tries > 0:
         tries -= len(met)
-        others = draw.integers(len(order), size=len(met)).tolist()
-        met = [row for row, other in zip(met, others, strict=True) if not is_settled(row, other)]
+        partners = draw.integers(len(order), size=len(met)).tolist()
+        met = [row for row, other in zip(met, partners, strict=True) if not is_settled(row, other)]
     return order
 
 
-def left_together(order: np.ndarray, texts: np.ndarray, batch_size: int) -> list[str]:
+def remaining_duplicates(order: np.ndarray, texts: np.ndarray, batch_size: int) -> list[str]:
     """A line about the rows of an epoch that could not be kept apart; none if all are."""
-    own = _repeated(texts[order])
-    count, batches = len(_look(own, batch_size).rows), len(order) // batch_size
+    repeated = _repeated(texts[order])
+    count, batches = len(_find_clashes(repeated, batch_size).rows), len(order) // batch_size
     if not count:
         return []
-    most = int(np.bincount(own[own >= 0]).max())
+    most = int(np.bincount(repeated[repeated >= 0]).max())
     return [
         f"data.no_duplicates: {count:,} of the {len(order):,} rows of the first epoch are in a batch with an equal "
         f"text all the same: a text is in up to {most:,} rows, and there are {batches:,} batches"
     ]
 
 
-class _Batches(NamedTuple):
-    """What the batches of an epoch have of its repeated texts."""
+class _Clashes(NamedTuple):
+    """The repeated texts in the batches of an epoch."""
 
     rows: np.ndarray  # (R,) the places of rows with a text of an earlier row of their batch
     keys: np.ndarray  # (K,) text · stride + batch, of each text that a batch has
@@ -102,18 +102,18 @@ class _Batches(NamedTuple):
     stride: int
 
 
-def _look(own: np.ndarray, batch_size: int) -> _Batches:
-    """`own` as of `_repeated`."""
-    stride = -(-len(own) // batch_size)
-    rows, columns = np.nonzero(own >= 0)
-    keys = own[rows, columns] * stride + rows // batch_size
-    each, first, counts = np.unique(keys, return_index=True, return_counts=True)  # the first places in row order
-    return _Batches(np.unique(np.delete(rows, first)), each, counts, stride)
+def _find_clashes(texts: np.ndarray, batch_size: int) -> _Clashes:
+    """Texts that repeat in a batch; `texts` are those of `_repeated`."""
+    stride = -(-len(texts) // batch_size)
+    rows, columns = np.nonzero(texts >= 0)
+    keys = texts[rows, columns] * stride + rows // batch_size
+    unique, first, counts = np.unique(keys, return_index=True, return_counts=True)  # the first places in row order
+    return _Clashes(np.unique(np.delete(rows, first)), unique, counts, stride)
 
 
-def _repeated(own: np.ndarray) -> np.ndarray:
+def _repeated(texts: np.ndarray) -> np.ndarray:
     """(N, C) int64: the texts of an epoch's rows (N, C) that several rows have, once for each row; else -1."""
-    own = np.sort(own.astype(np.int64), axis=1)
-    own[:, 1:][own[:, 1:] == own[:, :-1]] = -1
-    counts = np.bincount(own[own >= 0], minlength=1)
-    return np.where((own >= 0) & (counts[own] > 1), own, -1)
+    texts = np.sort(texts.astype(np.int64), axis=1)
+    texts[:, 1:][texts[:, 1:] == texts[:, :-1]] = -1
+    counts = np.bincount(texts[texts >= 0], minlength=1)
+    return np.where((texts >= 0) & (counts[texts] > 1), texts, -1)

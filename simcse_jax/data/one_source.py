@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from simcse_jax.data.corpora import AnyBatches, AnyCorpus, Part, Programs
+from simcse_jax.data.corpora import AnyBatches, AnyCorpus, MixedCorpus, Programs
 from simcse_jax.data.mixture import Mixture, share_out
 from simcse_jax.errors import UserError
 
@@ -18,55 +18,55 @@ class OneSource(AnyCorpus):
     """The sources of a run whose batches have rows of one source each."""
 
     names: tuple[str, ...]
-    parts: tuple[Part, ...]
+    parts: tuple[MixedCorpus, ...]
     weights: tuple[float, ...] = ()  # of the sources; () for weights by their number of batches
 
     def mixture(self, batch_size: int) -> Mixture:
         """The sources' turns in an epoch, a batch each; refuses sources that would have none."""
-        own = [part.steps_per_epoch(batch_size) for part in self.parts]
-        for name, part, batches in zip(self.names, self.parts, own, strict=True):
+        turns = [part.steps_per_epoch(batch_size) for part in self.parts]
+        for name, part, batches in zip(self.names, self.parts, turns, strict=True):
             if not batches:
                 raise UserError(
                     f"{name}: {part.num_examples} examples are fewer than a batch of this source alone; set "
                     f"train.batch_size to {max(part.num_examples, 2)} or less, or data.batching=mixed"
                 )
-        counts = share_out(sum(own), self.weights) if self.weights else tuple(own)
+        counts = share_out(sum(turns), self.weights) if self.weights else tuple(turns)
         for name, count in zip(self.names, counts, strict=True):
             if not count:
                 raise UserError(
-                    f"config.data.weights: {name} would have none of the {sum(own)} batches of an epoch; give it a "
+                    f"config.data.weights: {name} would have none of the {sum(turns)} batches of an epoch; give it a "
                     "larger weight, or set a smaller train.batch_size"
                 )
         return Mixture(counts)
 
     def batches(self, batch_size: int, seed: int) -> "OneSourceBatches":
         """The batches of a run."""
-        each = [part.batches(batch_size, seed) for part in self.parts]
-        return OneSourceBatches(self, each, self.mixture(batch_size), batch_size, seed)
+        by_source = [part.batches(batch_size, seed) for part in self.parts]
+        return OneSourceBatches(self, by_source, self.mixture(batch_size), batch_size, seed)
 
 
 class OneSourceBatches(AnyBatches):
     """The batches of a run, each of one source."""
 
-    def __init__(self, corpus: OneSource, each: Sequence[AnyBatches], mixture: Mixture, batch_size: int, seed: int):
+    def __init__(self, corpus: OneSource, parts: Sequence[AnyBatches], mixture: Mixture, batch_size: int, seed: int):
         self.corpus, self.batch_size = corpus, batch_size
-        self._each, self._mixture = each, mixture
+        self._parts, self._mixture = parts, mixture
         self._in_order = functools.lru_cache(KEPT)(functools.partial(mixture.in_order, seed))  # of this object alone
 
     def rows(self, step: int, part: slice) -> dict[str, np.ndarray]:
         """See `AnyBatches`; columns and lengths are those of the batch's source."""
         source, number = self._turn(step)
-        return self._each[source].rows(number, part)
+        return self._parts[source].rows(number, part)
 
     def is_reading(self, step: int) -> bool:
         """See `AnyBatches`."""
         source, number = self._turn(step)
-        return self._each[source].is_reading(number)
+        return self._parts[source].is_reading(number)
 
     def tokens(self, step: int) -> int:
         """See `AnyBatches`."""
         source, number = self._turn(step)
-        return self._each[source].tokens(number)
+        return self._parts[source].tokens(number)
 
     def source(self, step: int) -> int:
         """The source of a step."""
@@ -75,57 +75,57 @@ class OneSourceBatches(AnyBatches):
     def sizes(self, steps: int, devices: int, chunk_size: int = 0, *, unpad: bool = True) -> Programs:
         """See `AnyBatches`; sources with batches of the same shape share programs, at most two a shape."""
         turns = self._turns(steps)
-        found = [
-            each.sizes(count, devices, chunk_size) if unpad and count else None
-            for each, count in zip(self._each, turns, strict=True)
+        programs = [
+            batches.sizes(count, devices, chunk_size) if unpad and count else None
+            for batches, count in zip(self._parts, turns, strict=True)
         ]
         tokens: list[tuple[int, ...]] = []
         sources: list[int] = []
         program: dict[tuple[int, bool], int] = {}  # of a source's steps that fit the small one, and of the others
         for shape in dict.fromkeys(part.shape for part in self.corpus.parts):
-            own = [place for place, part in enumerate(self.corpus.parts) if part.shape == shape and turns[place]]
-            sizes = [() if (size := found[place]) is None else size.tokens for place in own]
+            places = [place for place, part in enumerate(self.corpus.parts) if part.shape == shape and turns[place]]
+            sizes = [() if (size := programs[place]) is None else size.tokens for place in places]
             smalls = [size[0] for size in sizes if len(size) > 1 and size[0]]
             if smalls:
-                program |= {(place, True): len(tokens) for place in own}
+                program |= {(place, True): len(tokens) for place in places}
                 tokens.append(tuple(map(max, *smalls, smalls[0])))
-                sources.append(own[0])
+                sources.append(places[0])
             # The last program of a source has places for any of its batches; () has places for all of any source.
             larges = [size[-1] if size else () for size in sizes]
-            if own:
-                program |= {(place, False): len(tokens) for place in own}
+            if places:
+                program |= {(place, False): len(tokens) for place in places}
                 tokens.append(tuple(map(max, *larges, larges[0])) if all(larges) else ())
-                sources.append(own[0])
+                sources.append(places[0])
 
         def of(step: int) -> int:
             source, number = self._turn(step)
-            size = found[source]
+            size = programs[source]
             is_small = size is not None and len(size.tokens) > 1 and bool(size.tokens[0]) and size.of(number) == 0
             return program[source, is_small]
 
         return Programs(tuple(tokens), of, tuple(sources))
 
-    def listing(self, found: Programs) -> list[str]:
+    def listing(self, programs: Programs) -> list[str]:
         """A line for each source: its batches in an epoch, their shape and their programs."""
         lines, total = [f"batches of one source each, {self._mixture.total:,} an epoch"], self._mixture.total
         for place, (name, part) in enumerate(zip(self.corpus.names, self.corpus.parts, strict=True)):
             count = self._mixture.counts[place]
-            own = [
+            described = [
                 f"{number} of {'padded tokens' if not tokens else f'{sum(tokens):,} tokens'}"
-                for number, (tokens, source) in enumerate(zip(found.tokens, found.sources, strict=True), 1)
+                for number, (tokens, source) in enumerate(zip(programs.tokens, programs.sources, strict=True), 1)
                 if self.corpus.parts[source].shape == part.shape
             ]
             columns = ", ".join(map(str, part.places.tolist()))
             lines.append(
                 f"  {name}: {count:,} batches ({count / total:.1%}), {columns} places a row; "
-                f"program{'s' if len(own) > 1 else ''} {' and '.join(own) or '–'}"
+                f"program{'s' if len(described) > 1 else ''} {' and '.join(described) or '–'}"
             )
         return lines
 
     def repeated(self) -> list[str]:
         """See `AnyBatches`."""
-        each = zip(self.corpus.names, self._each, strict=True)
-        return [f"{name}: {line}" for name, batches in each for line in batches.repeated()]
+        by_source = zip(self.corpus.names, self._parts, strict=True)
+        return [f"{name}: {line}" for name, batches in by_source for line in batches.repeated()]
 
     def _turn(self, step: int) -> tuple[int, int]:
         """The source of a step, and which of the source's own steps it is."""

@@ -31,7 +31,7 @@ class Negatives(NamedTuple):
 def numbered(names: Sequence[str], name: str, where: str) -> list[str]:
     """The columns NAME_1, NAME_2, … in order; refuses gaps between their numbers."""
     pattern = re.compile(rf"{re.escape(name)}_([1-9][0-9]{{0,3}})")
-    numbers = sorted({int(found[1]) for each in names if (found := pattern.fullmatch(each))})
+    numbers = sorted({int(match[1]) for column in names if (match := pattern.fullmatch(column))})
     for place, number in enumerate(numbers, 1):
         if place != number:
             raise UserError(f"{where}: has a column {name}_{number}, but no {name}_{place}; rename the columns")
@@ -41,21 +41,21 @@ def numbered(names: Sequence[str], name: str, where: str) -> list[str]:
 def peek_lists(rows: Iterator[Row], place: int) -> tuple[Iterator[Row], bool]:
     """The same rows, and whether the first value of the column at `place` is a list."""
     seen: list[Row] = []
-    found: object = None
+    value: object = None
     for row in itertools.islice(rows, LOOKED_AT):
         seen.append(row)
-        found = row.fields[place]
-        if found is not None and found is not MISSING:
+        value = row.fields[place]
+        if value is not None and value is not MISSING:
             break
-    return itertools.chain(seen, rows), isinstance(found, list)
+    return itertools.chain(seen, rows), isinstance(value, list)
 
 
 def read_negatives(negatives: Negatives, names: Sequence[str], values: Sequence[object], where: str) -> list[str]:
     """A row's hard negatives, none of them blank; from a single column of text, one, which may be blank."""
     fields = [f"{where}: the field {name!r}" for name in names]
     if negatives.numbered:
-        given = [None if value is MISSING else value for value in values]
-        texts = [read_text(value, field) for value, field in zip(given, fields, strict=True)]
+        written = [None if value is MISSING else value for value in values]
+        texts = [read_text(value, field) for value, field in zip(written, fields, strict=True)]
         while texts and not texts[-1]:
             texts.pop()
         if "" in texts:
@@ -83,7 +83,7 @@ def _of_list(value: object, field: str) -> list[str]:
         raise UserError(f"{field} is {value!r:.60}, but that of the first row is a list; make all of them lists")
     if len(value) > MOST:
         raise UserError(f"{field} has {len(value):,} sentences; at most {MOST:,}")
-    texts = [read_text(each, field) for each in value]
+    texts = [read_text(item, field) for item in value]
     if "" in texts:
         raise UserError(f"{field} has an empty sentence, number {texts.index('') + 1} of {len(texts)}; leave it out")
     return texts
@@ -95,10 +95,10 @@ def is_written_list(text: str) -> bool:
         return False
     for parse in (json.loads, ast.literal_eval):
         try:
-            found = parse(text)
+            parsed = parse(text)
         except (ValueError, SyntaxError, RecursionError, MemoryError):
             continue
-        return isinstance(found, list) and all(isinstance(each, str) for each in found)
+        return isinstance(parsed, list) and all(isinstance(item, str) for item in parsed)
     return False
 
 

@@ -102,11 +102,11 @@ def read_candidates(columns: Sequence[tuple[object, str]], count: int) -> list[f
     for where, values, texts in zip(places, listed, (1, count - 1), strict=False) if columns[1:] else ():
         if len(values) != texts:
             raise UserError(f"{where} has {len(values)} scores for {texts} texts; give one for each")
-    found = []
+    numbers = []
     for where, values in zip(places, listed, strict=True):
         for number, value in enumerate(values, 1):
             score = parse_score(value, where, "write a number")
             if score is None:
                 raise UserError(f"{where} lacks score {number} of {len(values)}; write a number, or leave the row out")
-            found.append(score)
-    return found if len(found) == count else [0.0, *(-margin for margin in found)]
+            numbers.append(score)
+    return numbers if len(numbers) == count else [0.0, *(-margin for margin in numbers)]

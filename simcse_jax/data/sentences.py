@@ -33,8 +33,8 @@ class SentenceFile:
         self._suffix = self.path.suffix.lower()
         with reported(self.path):
             if not self.path.is_file():
-                what = "a folder" if self.path.is_dir() else "no such file"
-                raise UserError(f"{name}: {what}; give a file of sentences")
+                problem = "a folder" if self.path.is_dir() else "no such file"
+                raise UserError(f"{name}: {problem}; give a file of sentences")
         reader_of(self.path)
         self._seen = size_and_time(self.path)
         if not self._seen[0]:
@@ -64,13 +64,13 @@ class SentenceFile:
                 raise UserError(f"{row.where}: {broken(sentence)}")
             yield sentence
 
-    def count(self, every: int) -> tuple[int, list[Place]]:
-        """The number of rows, and where rows 0, `every`, 2 · `every` … begin; no places for a .parquet file."""
+    def count(self, interval: int) -> tuple[int, list[Place]]:
+        """The number of rows, and where rows 0, `interval`, 2 · `interval` … begin; no places for a .parquet file."""
         if self._suffix == ".parquet":
             return count_parquet(self.path), []
         rows, places, end = 0, [START], START
         for row in self._rows():
-            if rows and rows % every == 0:
+            if rows and rows % interval == 0:
                 places.append(end)
             rows, end = rows + 1, row.end
         return rows, places
@@ -114,9 +114,9 @@ class SentenceFiles:
 
     def scan(self) -> tuple[int, str]:
         """Reads all files, see `SentenceFile.scan`; the fingerprint of one alone is its own."""
-        found = [file.scan() for file in self._files]
-        self._rows = [rows for rows, _ in found]
-        digests = [digest for _, digest in found]
+        scanned = [file.scan() for file in self._files]
+        self._rows = [rows for rows, _ in scanned]
+        digests = [digest for _, digest in scanned]
         return sum(self._rows), digests[0] if not digests[1:] else hashlib.sha256("".join(digests).encode()).hexdigest()
 
     def read(self, first: int = 0) -> Iterator[str]:
@@ -133,18 +133,18 @@ class SentenceFiles:
 
 def read_sentences(file: str | Path, column: str | None = None) -> list[str]:
     """All sentences of a file, a folder or a pattern, see `SentenceFile`; refuses them if all rows are blank."""
-    sentences = list(itertools.chain.from_iterable(SentenceFile(each, column) for each in files_of(str(file))))
+    sentences = list(itertools.chain.from_iterable(SentenceFile(name, column) for name in files_of(str(file))))
     if not any(sentence.strip() for sentence in sentences):
         raise UserError(f"{file}: holds no sentences")
     return sentences
 
 
-def check_sentences(sentences: Iterable[str], what: str = "sentence") -> list[str]:
+def check_sentences(sentences: Iterable[str], kind: str = "sentence") -> list[str]:
     """The sentences as a list.
 
     Args:
       sentences: any iterable of strings, or a table of one column (`simcse_jax.data.sentences`).
-      what: what errors call a sentence.
+      kind: what errors call a sentence.
     """
     column, values = only_column(sentences)
     where = "" if column is None else f"column {column!r}: "
@@ -153,27 +153,27 @@ def check_sentences(sentences: Iterable[str], what: str = "sentence") -> list[st
     checked = list(values)
     for row, sentence in enumerate(checked):
         if not isinstance(sentence, str):
-            raise UserError(f"{where}{what} {row} is {sentence!r:.60}, not a string")
+            raise UserError(f"{where}{kind} {row} is {sentence!r:.60}, not a string")
         if not is_text(sentence):
-            raise UserError(f"{where}{what} {row} {broken(sentence)}")
+            raise UserError(f"{where}{kind} {row} {broken(sentence)}")
     return checked
 
 
-def only_column(given: Any) -> tuple[Any, Iterable[Any]]:
+def only_column(data: Any) -> tuple[Any, Iterable[Any]]:
     """The name and values of a table's only column; anything else as it is, without a name.
 
     Tables are pandas' and Polars' frames, Arrow's tables, datasets and dictionaries of columns. They are recognized by
     their attributes, so none of these packages is imported. Arrow's arrays become lists.
 
     Args:
-      given: sentences, which are not checked.
+      data: sentences, which are not checked.
     """
-    check_one_table(given)
-    given = given.read_all() if hasattr(given, "read_all") else given  # Arrow's stream of record batches
-    kind = type(given).__name__
-    if isinstance(given, AbstractSet):
-        raise UserError(f"{given!r:.60}: a {kind}, not a list; give its sentences in their order")
-    names = columns_of(given)
+    check_one_table(data)
+    data = data.read_all() if hasattr(data, "read_all") else data  # Arrow's stream of record batches
+    kind = type(data).__name__
+    if isinstance(data, AbstractSet):
+        raise UserError(f"{data!r:.60}: a {kind}, not a list; give its sentences in their order")
+    names = columns_of(data)
     if names == []:
         raise UserError(f"a {kind} without columns: give one column of sentences")
     if names is not None and len(names) > 1:
@@ -181,17 +181,17 @@ def only_column(given: Any) -> tuple[Any, Iterable[Any]]:
         usual = next((name for name in ("sentence", "text") if name in names), names[0])
         raise UserError(f"a {kind} with the columns {has}: give one column of sentences, such as table[{usual!r}]")
     if names is not None:
-        values = given[names[0]]
+        values = data[names[0]]
         if isinstance(values, str | bytes) or not hasattr(values, "__iter__"):
             raise UserError(f"column {names[0]!r}: {values!r:.60}: not a list of strings")
         return names[0], _listed(values)
-    return None, _listed(given)
+    return None, _listed(data)
 
 
-def check_one_table(given: Any, where: str = "") -> None:
+def check_one_table(data: Any, where: str = "") -> None:
     """Refuses a dictionary of tables, such as the splits of a dataset."""
-    if isinstance(given, Mapping) and any(map(_attribute_of, map(type, given.values()))):
-        names, first = ", ".join(map(str, given)), next(iter(given))
+    if isinstance(data, Mapping) and any(map(_attribute_of, map(type, data.values()))):
+        names, first = ", ".join(map(str, data)), next(iter(data))
         raise UserError(f"{where}a dictionary of tables ({names}): give one of them, such as data[{first!r}]")
 
 
@@ -202,15 +202,15 @@ def _listed(values: Any) -> Iterable[Any]:
     return values.to_pylist() if hasattr(values, "to_pylist") else values
 
 
-def columns_of(given: Any) -> list[Any] | None:
+def columns_of(table: Any) -> list[Any] | None:
     """The names of a table's columns; None for anything else."""
-    if isinstance(given, Mapping):
-        return list(given)
-    if not hasattr(given, "__len__"):  # an iterator, or a lazy query
+    if isinstance(table, Mapping):
+        return list(table)
+    if not hasattr(table, "__len__"):  # an iterator, or a lazy query
         return None
-    attribute = _attribute_of(type(given))
-    names = None if attribute is None else getattr(given, attribute)
-    names = getattr(getattr(given, "dtype", None), "names", None) if names is None else names  # NumPy's records
+    attribute = _attribute_of(type(table))
+    names = None if attribute is None else getattr(table, attribute)
+    names = getattr(getattr(table, "dtype", None), "names", None) if names is None else names  # NumPy's records
     return None if names is None else list(names)
 
 

@@ -70,9 +70,9 @@ def _warn_of_unnamed(path: Path, header: tuple[str, ...], seen: tuple[int, float
     """Says which columns have no name, such as pandas' index and what spreadsheets append."""
     places = [str(place) for place, name in enumerate(header, 1) if not name]
     if places:
-        what = ("column {} has no name and is", "columns {} have no name and are")[len(places) > 1]
+        text = ("column {} has no name and is", "columns {} have no name and are")[len(places) > 1]
         shown = ", ".join(places[:3]) + ", …" * (len(places) > 3)
-        warnings.warn(f"{path}: {what.format(shown)} not read", stacklevel=3)
+        warnings.warn(f"{path}: {text.format(shown)} not read", stacklevel=3)
 
 
 def read_tabs(path: Path) -> Iterator[Row]:
@@ -90,10 +90,10 @@ def _records(path: Path, lines: Lines, dialect: Dialect) -> Iterator[list[str]]:
     try:
         yield from csv.reader((line + "\n" for line in lines), strict=True, delimiter=dialect.separator)
     except csv.Error as error:
-        what = f"{error}; is a quotation mark missing, or should one be doubled?"
+        problem = f"{error}; is a quotation mark missing, or should one be doubled?"
         if "new-line character" in str(error):
-            what = "a field has a carriage return in it; put the field in quotation marks, or remove the character"
-        raise UserError(f"{path}: line {lines.place.line}: {what}") from None
+            problem = "a field has a carriage return in it; put the field in quotation marks, or remove the character"
+        raise UserError(f"{path}: line {lines.place.line}: {problem}") from None
 
 
 @functools.lru_cache(1024)  # each block of a file is opened separately
@@ -106,7 +106,7 @@ def _dialect(path: Path, usual: str, seen: tuple[int, float]) -> Dialect:
     if stated:
         separator, first = stated[1], next(filter(str.strip, lines), "")
     elif usual and _width(first, usual) == 1:
-        separator = max((usual, *SEPARATORS), key=lambda each: _width(first, each))
+        separator = max((usual, *SEPARATORS), key=lambda candidate: _width(first, candidate))
     if usual and separator != usual:
         name = SEPARATORS.get(separator, repr(separator))
         warnings.warn(f"{path}: fields are separated by {name}, going by the header", stacklevel=2)
@@ -197,9 +197,9 @@ def _fields(record: str, separator: str) -> list[tuple[str, bool]] | None:
         return [(field, False) for field in record.split(separator)]
     field = _pattern(separator)
     fields, place = [], 0
-    while found := field.match(record, place):
-        fields.append((found[2], False) if found[1] is None else (found[1], True))
-        place = found.end() + 1
+    while match := field.match(record, place):
+        fields.append((match[2], False) if match[1] is None else (match[1], True))
+        place = match.end() + 1
         if place > len(record):
             return fields
     return None

@@ -19,9 +19,9 @@ def kind_of(width: int) -> str:
     return KINDS[width - 1] if width <= len(KINDS) else f"pairs with {width - 2} hard negatives"
 
 
-def same_kind(one: int, other: int) -> bool:
+def same_kind(columns: int, other_columns: int) -> bool:
     """Whether sources with these numbers of columns can always be joined: numbers of hard negatives may differ."""
-    return min(one, len(KINDS)) == min(other, len(KINDS))
+    return min(columns, len(KINDS)) == min(other_columns, len(KINDS))
 
 
 def described(widths: np.ndarray) -> str:
@@ -107,33 +107,35 @@ def join(parts: Mapping[str, Examples], mixed: bool, remedy: str = MIXED) -> Exa
     Args:
       remedy: for the message about those that may not.
     """
-    (first, one), *others = parts.items()
-    if not others:
-        return one
-    for name, other in others:
-        if not same_kind(len(other.columns), len(one.columns)) and not mixed:
+    (first, leading), *rest = parts.items()
+    if not rest:
+        return leading
+    for name, other in rest:
+        if not same_kind(len(other.columns), len(leading.columns)) and not mixed:
             raise UserError(
-                f"data.train: {first} has {kind_of(len(one.columns))}, {name} has {kind_of(len(other.columns))}; "
+                f"data.train: {first} has {kind_of(len(leading.columns))}, {name} has {kind_of(len(other.columns))}; "
                 f"{remedy}"
             )
-    each = list(parts.values())
-    width = max(len(part.columns) for part in each)
-    widened = [_widen(part, width) for part in each]
+    examples = list(parts.values())
+    width = max(len(part.columns) for part in examples)
+    widened = [_widen(part, width) for part in examples]
     present = None
-    if any(part.present is not None or len(part.columns) < width for part in each):
-        own = [np.ones((len(part), len(part.columns)), bool) if part.present is None else part.present for part in each]
-        present = np.concatenate([np.pad(rows, ((0, 0), (0, width - rows.shape[1]))) for rows in own])
-    labels = [part.labels for part in each if part.labels is not None]
-    scores = [_to_width(part.scores, width - 1) for part in each if part.scores is not None]
+    if any(part.present is not None or len(part.columns) < width for part in examples):
+        present_by_part = [
+            np.ones((len(part), len(part.columns)), bool) if part.present is None else part.present for part in examples
+        ]
+        present = np.concatenate([np.pad(rows, ((0, 0), (0, width - rows.shape[1]))) for rows in present_by_part])
+    labels = [part.labels for part in examples if part.labels is not None]
+    scores = [_to_width(part.scores, width - 1) for part in examples if part.scores is not None]
     return Examples(
         tuple([sentence for column in columns for sentence in column] for columns in zip(*widened, strict=True)),
-        sum(part.blank for part in each),
-        np.concatenate(labels) if len(labels) == len(each) else None,
-        sum(part.unlabelled for part in each),
-        sum(part.unscored for part in each),
+        sum(part.blank for part in examples),
+        np.concatenate(labels) if len(labels) == len(examples) else None,
+        sum(part.unlabelled for part in examples),
+        sum(part.unscored for part in examples),
         present,
-        np.concatenate(scores) if len(scores) == len(each) else None,
-        np.repeat(np.arange(len(each)), [len(part) for part in each]),
+        np.concatenate(scores) if len(scores) == len(examples) else None,
+        np.repeat(np.arange(len(examples)), [len(part) for part in examples]),
     )
 
 

@@ -39,8 +39,8 @@ HEADERS = ("SICKRelatedness",)
 
 def read_sts(data: str) -> Table:
     """The sentences of FOLDER, or the pairs of FOLDER:TASK[:SPLIT]."""
-    found = of_task(data)
-    return _read_texts(data) if found is None else _read_pairs(data, *found)
+    task = of_task(data)
+    return _read_texts(data) if task is None else _read_pairs(data, *task)
 
 
 def _read_texts(data: str) -> Table:
@@ -58,10 +58,10 @@ def _read_texts(data: str) -> Table:
     files = {task: files_of(folder, task) for task in (*SUBSETS, *SINGLE_FILES)}
     if not any(files.values()):
         raise UserError(f"{PREFIX}{data}: no STS set there; expected SentEval's data/downstream, with STS and SICK")
-    if missing := [task for task, found in files.items() if not found]:
+    if missing := [task for task, task_files in files.items() if not task_files]:
         processes.say(f"{PREFIX}{data}: {', '.join(missing)} not found, and left out")
 
-    by_file = (read_pairs(file, task) for task, found in files.items() for file in found)
+    by_file = (read_pairs(file, task) for task, task_files in files.items() for file in task_files)
     return ["sentence"], itertools.chain.from_iterable(by_file)
 
 
@@ -69,15 +69,15 @@ def sts_version(data: str) -> str:
     """The sizes of all files in the folder of `read_sts`, and when they were written."""
     folder = local_path((of_task(data) or (data,))[0])
     files = [file for task in (*SUBSETS, *SINGLE_FILES) for file in files_of(folder, task) if file.is_file()]
-    found = [(str(file.relative_to(folder)), file.stat().st_size, file.stat().st_mtime_ns) for file in files]
-    return hashlib.sha256(repr(found).encode()).hexdigest()
+    stamps = [(str(file.relative_to(folder)), file.stat().st_size, file.stat().st_mtime_ns) for file in files]
+    return hashlib.sha256(repr(stamps).encode()).hexdigest()
 
 
 def files_of(folder: Path, task: str) -> list[Path]:
     """All files of a set, including missing ones; none if the folder has none of them."""
     files = [file for split in SINGLE_FILES.get(task, ("test",)) for file in files_of_task(folder, task, split)]
-    there = files[0].parent.is_dir() if task in SUBSETS else any(file.is_file() for file in files)
-    return files if there else []
+    exists = files[0].parent.is_dir() if task in SUBSETS else any(file.is_file() for file in files)
+    return files if exists else []
 
 
 def read_pairs(path: Path, task: str) -> Iterator[Row]:

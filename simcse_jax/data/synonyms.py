@@ -61,13 +61,13 @@ class Synonyms:
         return self._cache[word]
 
     def _look_up(self, word: str) -> list[str]:
-        found: dict[str, None] = {}
+        lemmas: dict[str, None] = {}
         for part in "nvar":
             bases = {base for forms in self._base_forms(word, part).values() for base in forms}
             for form in [word, *sorted(bases - {word})]:
                 for lemma, synset in self._senses.get((form, part), ()):
-                    found |= dict.fromkeys(other for other in self._members[synset] if other != lemma)
-        return [other for other in found if other.lower() != word]
+                    lemmas |= dict.fromkeys(other for other in self._members[synset] if other != lemma)
+        return [other for other in lemmas if other.lower() != word]
 
     def replace(self, words: Sequence[str], generator: np.random.Generator) -> list[str]:
         """Replaces a random one of the words that have synonyms, if any, keeping punctuation and capitalization."""

@@ -37,7 +37,7 @@ def prompts_by_name(prompts: Sequence[Prompts], columns: int) -> dict[str, str]:
 
     {} if there are none, or sources have different prompts.
     """
-    if not prompts or any(each != prompts[0] for each in prompts):
+    if not prompts or any(prompt != prompts[0] for prompt in prompts):
         return {}
     anchor, positive = prompts[0]
     return {"query": anchor, "document": anchor if columns == 1 else positive}
@@ -56,13 +56,13 @@ def token_ids(
     A sentence that is its own positive has the anchor's prompt and length there too. Missing hard negatives have no
     prompt.
     """
-    found = [_column(examples, place, tokenizer, lengths, prompts) for place in range(len(examples.columns))]
-    cut = np.zeros((len(examples), len(found)), bool)
-    for place, (_, rows) in enumerate(found):
+    columns = [_column(examples, place, tokenizer, lengths, prompts) for place in range(len(examples.columns))]
+    cut = np.zeros((len(examples), len(columns)), bool)
+    for place, (_, rows) in enumerate(columns):
         cut[rows, place] = True
     if examples.present is not None:  # do not count a sentence that is its own positive twice
         cut &= examples.present
-    return [ids for ids, _ in found], int(cut.sum())
+    return [ids for ids, _ in columns], int(cut.sum())
 
 
 def _column(
@@ -79,15 +79,15 @@ def _column(
         of = np.zeros(len(sentences), np.int64) if examples.sources is None else examples.sources
         before = [prompts[source][role] for source, role in zip(of.tolist(), roles.tolist(), strict=True)]
         sentences = [text and prompt + text for prompt, text in zip(before, sentences, strict=True)]
-    found: list[np.ndarray] = [np.empty(0, np.int32)] * len(sentences)
+    token_ids: list[np.ndarray] = [np.empty(0, np.int32)] * len(sentences)
     cut: list[int] = []
     for role, length in enumerate(lengths):
         rows = np.flatnonzero(roles == role).tolist()
         tokens, too_long = tokenizer.tokenize([sentences[row] for row in rows], length)
         cut += [rows[place] for place in too_long]
         for row, ids in zip(rows, tokens, strict=True):
-            found[row] = ids
-    return found, cut
+            token_ids[row] = ids
+    return token_ids, cut
 
 
 def check_prompts(tokenizer: "Tokenizer", prompts: Sequence[Prompts], lengths: Lengths, field: str) -> None:
@@ -96,8 +96,8 @@ def check_prompts(tokenizer: "Tokenizer", prompts: Sequence[Prompts], lengths: L
     Args:
       field: the field with the prompts, "{}" standing for the role.
     """
-    for role, each, length in zip(ROLES, zip(*prompts, strict=True), lengths, strict=False):
-        for prompt in filter(None, each):
+    for role, role_prompts, length in zip(ROLES, zip(*prompts, strict=True), lengths, strict=False):
+        for prompt in filter(None, role_prompts):
             (ids,) = tokenizer([prompt], length + 1)
             if len(ids) >= length:
                 raise UserError(

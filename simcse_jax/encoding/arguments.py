@@ -115,7 +115,7 @@ def names_ours(method: Callable[P, R]) -> Callable[P, R]:
 
 
 def _names(method: Callable[..., Any]) -> list[str]:
-    """The names of a method's arguments, with those of the dictionary that its other arguments are."""
+    """The names of a method's arguments, with the keys of the `TypedDict` that its `**options` are."""
     names: list[str] = []
     for name, parameter in inspect.signature(method).parameters.items():
         if parameter.kind is inspect.Parameter.VAR_KEYWORD:
@@ -148,14 +148,14 @@ def is_whole(value: Any, least: int, most: float = float("inf")) -> bool:
     return isinstance(value, int | np.integer) and not isinstance(value, bool) and bool(least <= value <= most)
 
 
-def check_path(name: Any, what: str) -> None:
+def check_path(name: Any, kind: str) -> None:
     """Refuses what is not the name of a file or a folder; an empty one would be the current folder."""
     if not isinstance(name, str | os.PathLike) or not os.fspath(name).strip():
-        raise UserError(f"{what} {name!r:.60}: not a name")
+        raise UserError(f"{kind} {name!r:.60}: not a name")
 
 
 def check_truncation(size: int | None, dimension: int, name: str = "truncate_dim") -> None:
-    """Refuses a `truncate_dim`, or what else has the name, that is not a possible number of elements."""
+    """Refuses a `truncate_dim`, or the argument `name`, that is not a possible number of elements."""
     if size is None:
         return
     if not is_whole(size, 1, dimension):
@@ -185,26 +185,26 @@ def with_prompt_of(options: Options, prompts: Mapping[str, str], *names: str) ->
     return options | {"prompt_name": next((name for name in names if name in prompts), None)}
 
 
-def embeddings_or_sentences(given: Any, dimension: int) -> Any:
+def embeddings_or_sentences(value: Any, dimension: int) -> Any:
     """Distinguishes embeddings from sentences.
 
     Args:
-      given: sentences, or a table of one column; or embeddings: a vector or a matrix, as a NumPy or JAX array, a
+      value: sentences, or a table of one column; or embeddings: a vector or a matrix, as a NumPy or JAX array, a
         PyTorch tensor, or a sequence of numbers, of vectors or of lists of numbers.
 
     Returns:
       A NumPy array, (D,) or (N, D) float32; or what was given, an iterator as a list, for `check_sentences`.
     """
-    if isinstance(given, str | bytes) or not (_is_array(given) or hasattr(given, "__iter__")):
-        return given
-    if _is_array(given) and (array := _to_numpy(given)).dtype.kind != "O":
+    if isinstance(value, str | bytes) or not (_is_array(value) or hasattr(value, "__iter__")):
+        return value
+    if _is_array(value) and (array := _to_numpy(value)).dtype.kind != "O":
         if array.dtype.kind in "cb":
             raise UserError(f"embeddings of type {array.dtype}: give real numbers")
         check_no_codes(array)
         if array.dtype.kind not in "iuf":
-            return given
+            return value
     else:
-        column, values = only_column(given)
+        column, values = only_column(value)
         items = list(values)
         if not items or (first := _numbers(items[0])) is None:
             return items if column is None else {column: items}
@@ -225,8 +225,8 @@ def embeddings_or_sentences(given: Any, dimension: int) -> Any:
     return array
 
 
-def _is_array(given: Any) -> bool:
-    return hasattr(given, "__array__") or hasattr(given, "detach")
+def _is_array(value: Any) -> bool:
+    return hasattr(value, "__array__") or hasattr(value, "detach")
 
 
 def _numbers(item: Any) -> np.ndarray | None:
@@ -243,12 +243,12 @@ def _numbers(item: Any) -> np.ndarray | None:
     return array if array.dtype.kind in "iuf" else None
 
 
-def _to_numpy(given: Any) -> np.ndarray:
+def _to_numpy(value: Any) -> np.ndarray:
     """An array. A PyTorch tensor may be on a GPU, need a gradient, or be of a type that NumPy lacks."""
-    if hasattr(given, "detach"):
-        if str(given.layout) != "torch.strided":
-            raise UserError(f"a tensor of layout {given.layout}: give a dense one (to_dense())")
-        given = given.detach().cpu()
-        given = given.float().numpy() if given.is_floating_point() else given.numpy()
-    array = np.asarray(given)
+    if hasattr(value, "detach"):
+        if str(value.layout) != "torch.strided":
+            raise UserError(f"a tensor of layout {value.layout}: give a dense one (to_dense())")
+        value = value.detach().cpu()
+        value = value.float().numpy() if value.is_floating_point() else value.numpy()
+    array = np.asarray(value)
     return array.astype(np.float32) if array.dtype.name == "bfloat16" else array  # JAX's

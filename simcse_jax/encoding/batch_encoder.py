@@ -64,15 +64,15 @@ class BatchEncoder:
           length: the row length of the first sentence.
           sizes: the tokens of sentences of this row length or a smaller one.
         """
-        found = [(shape, shape.take(sizes)) for shape in self._shapes[length] if sizes[0] <= shape.tokens]
+        choices = [(shape, shape.take(sizes)) for shape in self._shapes[length] if sizes[0] <= shape.tokens]
         if not self._batching.on_cpu:
-            return next((each for each in found if len(each[1]) == len(sizes)), found[-1])
+            return next((choice for choice in choices if len(choice[1]) == len(sizes)), choices[-1])
 
-        def worth(each: tuple[Shape, list[int]]) -> tuple[float, int]:
-            shape, taken = each
+        def worth(choice: tuple[Shape, list[int]]) -> tuple[float, int]:
+            shape, taken = choice
             return sum(sizes[place] for place in taken) / (BATCH + shape.tokens), shape.tokens
 
-        return max(found, key=worth)
+        return max(choices, key=worth)
 
     def encode(self, sentences: Sequence[Sentence], shape: Shape) -> np.ndarray:
         """(B, D) float32 embeddings of B sentences."""
@@ -81,7 +81,7 @@ class BatchEncoder:
         return to_unit(embeddings) if self._embedder.normalize else embeddings
 
     def shapes(self) -> list[Shape]:
-        """Those of every batch that there can be: each is a program."""
+        """The shapes of all possible batches; each is a program."""
         return [*dict.fromkeys(shape for length in self._lengths for shape in self._shapes[length])]
 
     def warm(self, shape: Shape) -> None:
@@ -92,10 +92,10 @@ class BatchEncoder:
 
 def shapes_by_length(batching: Batching) -> dict[int, list[Shape]]:
     """For each length of a row, the shortest first, the shapes with such rows, the smallest first."""
-    known = ROW_LENGTHS if batching.on_cpu else LENGTHS
+    lengths = ROW_LENGTHS if batching.on_cpu else LENGTHS
     return {
         length: _shapes(length, batching)
-        for length in [*(each for each in known if each < batching.max_length), batching.max_length]
+        for length in [*(size for size in lengths if size < batching.max_length), batching.max_length]
     }
 
 
@@ -104,5 +104,5 @@ def _shapes(length: int, batching: Batching) -> list[Shape]:
         few, full = batching.round_up(FEW), batching.size(length)
         return [padded_shape(rows, length) for rows in ([few, full] if few < full else [full])]
     rows = {room: room if room <= max(SMALL, 2 * length) else length for room in ROOMS}
-    shapes = (batching.shape_without_padding(min(each, batching.max_length), room) for room, each in rows.items())
+    shapes = (batching.shape_without_padding(min(most, batching.max_length), room) for room, most in rows.items())
     return [*dict.fromkeys(shapes)]

@@ -67,12 +67,12 @@ class Shape(NamedTuple):
     def take(self, sizes: Sequence[int]) -> list[int]:
         """Which of the sentences with so many tokens each are in a batch of this shape: all that fit, in turn."""
         taken: list[int] = []
-        left = self.tokens
+        room = self.tokens
         for place, size in enumerate(sizes):
-            if size <= left:
+            if size <= room:
                 taken.append(place)
-                left -= size
-            if not left or len(taken) == self.rows:
+                room -= size
+            if not room or len(taken) == self.rows:
                 break
         return taken
 
@@ -137,7 +137,7 @@ class Batching:
         return self.sharding is None or self.sharding.is_fully_addressable
 
     def shape_without_padding(self, length: int, room: int) -> Shape:
-        """Of a batch of sentences of up to `length` tokens, of `room` tokens together where so many rows have them."""
+        """The shape of a packed batch of sentences of up to `length` tokens, at most `room` tokens together."""
         rows = min(SPARE * room // length, self.batch_size)
         return Shape(rows, length, min(room, rows * length))
 
@@ -226,8 +226,8 @@ def _threads(number: int) -> Iterator[ThreadPoolExecutor]:
 def padded_lengths(count: int, batching: Batching) -> list[int]:
     """The lengths, in tokens, to which batches of `count` sentences are padded: more that fit better for many."""
     few, many = (CPU_LENGTHS, MANY) if batching.on_cpu else (LENGTHS, MANY_ELSEWHERE)
-    known = FINE_LENGTHS if count >= many else few
-    return [*(length for length in known if length < batching.max_length), batching.max_length]
+    lengths = FINE_LENGTHS if count >= many else few
+    return [*(length for length in lengths if length < batching.max_length), batching.max_length]
 
 
 def make_batches(sentences: Sequence[Text], batching: Batching) -> Iterator[Batch]:
@@ -264,11 +264,11 @@ def _padded(parts: Iterable[list[Sentence]], lengths: Sequence[int], batching: B
 
 
 def cheapest_batches(sentences: Sequence[Text], batching: Batching) -> list[Batch]:
-    """Of few sentences, those batches, with padding or without, that take least with the programs that they need."""
-    found = [sentence for part in _tokenized(sentences, batching) for sentence in part]
-    found.sort(key=lambda sentence: -len(sentence.ids))
-    plans = [list(_padded([found], padded_lengths(len(found), batching), batching))]
-    plans += [_packed(found, lengths, batching) for lengths in PACKED_LENGTHS]
+    """Batches of few sentences, padded or packed, whichever cost least together with the programs that they need."""
+    tokenized = [sentence for part in _tokenized(sentences, batching) for sentence in part]
+    tokenized.sort(key=lambda sentence: -len(sentence.ids))
+    plans = [list(_padded([tokenized], padded_lengths(len(tokenized), batching), batching))]
+    plans += [_packed(tokenized, lengths, batching) for lengths in PACKED_LENGTHS]
 
     def cost(batches: list[Batch]) -> int:
         return sum(batch.shape.tokens for batch in batches) + PROGRAM * len({batch.shape for batch in batches})
@@ -296,7 +296,7 @@ def _packed(sentences: list[Sentence], lengths: Sequence[int], batching: Batchin
 
 def _tokenized(sentences: Sequence[Text], batching: Batching) -> Iterator[list[Sentence]]:
     """All sentences, roughly the longest first, some thousand at a time. The next ones are tokenized meanwhile."""
-    sizes = [len(one) if isinstance(one, str) else len(one[0]) + len(one[1]) for one in sentences]
+    sizes = [len(text) if isinstance(text, str) else len(text[0]) + len(text[1]) for text in sentences]
     order = np.argsort([-size for size in sizes], kind="stable")
     parts = [order[start : start + TOKENIZED_AT_ONCE] for start in range(0, len(order), TOKENIZED_AT_ONCE)]
 
@@ -308,6 +308,6 @@ def _tokenized(sentences: Sequence[Text], batching: Batching) -> Iterator[list[S
     with _threads(1) as pool:
         following = [pool.submit(tokenize, part) for part in parts[:1]]
         for number in range(len(parts)):
-            found = following.pop().result()
+            part = following.pop().result()
             following = [pool.submit(tokenize, part) for part in parts[number + 1 : number + 2]]
-            yield found
+            yield part

@@ -87,14 +87,14 @@ class CrossEncoder:
           UserError: naming the first pair that is not two strings.
         """
         check_options(None, batch_size, None)
-        one = isinstance(pairs, tuple | list) and len(pairs) > 0 and all(isinstance(text, str) for text in pairs)
-        given: Any = [pairs] if one else pairs
-        checked = _check_pairs(given)
+        is_one = isinstance(pairs, tuple | list) and len(pairs) > 0 and all(isinstance(text, str) for text in pairs)
+        batch: Any = [pairs] if is_one else pairs
+        checked = _check_pairs(batch)
         with Progress(len(checked), shown=show_progress_bar) as bar:
             scores, cut = self._configured(batch_size).encode(checked, bar.advance)
         warn_of_cut(cut, self.max_length, stacklevel=4)
-        found = scores[:, 0] if self.num_labels == 1 else scores
-        return found[0] if one else found
+        results = scores[:, 0] if self.num_labels == 1 else scores
+        return results[0] if is_one else results
 
     @names_ours
     def rank(
@@ -143,19 +143,19 @@ class CrossEncoder:
         """
         if not queries:
             return []
-        pairs = [(query, text) for query, own in zip(queries, documents, strict=True) for text in own]
+        pairs = [(query, text) for query, texts in zip(queries, documents, strict=True) for text in texts]
         scores, cut = self._configured().encode(pairs, advance)
         warn_of_cut(cut, self.max_length, stacklevel=3)
-        return np.split(scores[:, 0], np.cumsum([len(own) for own in documents])[:-1])
+        return np.split(scores[:, 0], np.cumsum([len(texts) for texts in documents])[:-1])
 
-    def check_one_label(self, what: str) -> Self:
-        """This object, if it has a single label; `what` needs one.
+    def check_one_label(self, user: str) -> Self:
+        """This object, if it has a single label; `user` needs one.
 
         Raises:
           UserError: for a model with several.
         """
         if self.num_labels != 1:
-            raise UserError(f"{self.name}: has {self.num_labels} labels; {what} needs a cross-encoder with one score")
+            raise UserError(f"{self.name}: has {self.num_labels} labels; {user} needs a cross-encoder with one score")
         return self
 
     def batch_encoder(self) -> BatchEncoder:
@@ -180,8 +180,8 @@ class CrossEncoder:
     def _configured(self, batch_size: int | None = None) -> Embedder:
         """The model on all local devices."""
         together = (batch_size or self.batch_size) * len(jax.local_devices())
-        own: dict[str, Any] = {"batch_size": together, "max_length": self.max_length, "prompt": self._prompt}
-        return dataclasses.replace(self._weights.embedder, **own)
+        settings: dict[str, Any] = {"batch_size": together, "max_length": self.max_length, "prompt": self._prompt}
+        return dataclasses.replace(self._weights.embedder, **settings)
 
 
 def _check_pairs(pairs: Iterable[Pair]) -> list[tuple[str, str]]:

@@ -79,9 +79,9 @@ class Embedder:
 
     def truncated(self, size: int, *, normalized_first: bool) -> "Embedder":
         """Embeddings with their first `size` elements alone; of length 1 before the cut or, if at all, after it."""
-        own = (Normalize(),) if normalized_first else ()
-        modules = (*self.modules, *own, Cut(size))
-        return dataclasses.replace(self, modules=modules, normalize=self.normalize and not own)
+        before = (Normalize(),) if normalized_first else ()
+        modules = (*self.modules, *before, Cut(size))
+        return dataclasses.replace(self, modules=modules, normalize=self.normalize and not before)
 
     def __call__(self, sentences: Iterable[Text]) -> np.ndarray:
         """(N, D) float32 embeddings of N sentences, in their order."""
@@ -105,8 +105,8 @@ class Embedder:
             if advance:
                 advance(int(occurrences[output.rows].sum()))
         embeddings = to_unit(embeddings) if self.normalize else embeddings
-        every = embeddings[inverse] if len(numbers) < len(inverse) else embeddings
-        return Encoded(every, int(cut[inverse].sum()))
+        in_order = embeddings[inverse] if len(numbers) < len(inverse) else embeddings
+        return Encoded(in_order, int(cut[inverse].sum()))
 
     @property
     def skipped(self) -> int:
@@ -125,7 +125,7 @@ class Embedder:
         """The sentences with the prompt before each; before the first text of a pair."""
         if not self.prompt:
             return sentences
-        return [self.prompt + one if isinstance(one, str) else (self.prompt + one[0], one[1]) for one in sentences]
+        return [self.prompt + text if isinstance(text, str) else (self.prompt + text[0], text[1]) for text in sentences]
 
     def with_progress(self, sentences: Sequence[str], shown: bool = True) -> np.ndarray:
         """Like a call, with a bar or lines on standard error (`simcse_jax.host.progress`) if `shown`."""

@@ -56,25 +56,27 @@ def compare(evaluators: Sequence[Any], before: Embed, after: Embed, seed: int) -
       before, after: the models.
       seed: of the resamples.
     """
-    similarity = [each for each in evaluators if isinstance(each, sts.Similarity)]
-    tasks = [task for each in similarity for task in _of_similarity(each, before, after)]
+    similarity = [evaluator for evaluator in evaluators if isinstance(evaluator, sts.Similarity)]
+    tasks = [task for evaluator in similarity for task in _of_similarity(evaluator, before, after)]
     measure = "Spearman"
     if not tasks:
-        measure = MEASURES[next(each.measures[0] for each in evaluators if isinstance(each, Retrieval))]
-        tasks = [
-            task for each in evaluators if isinstance(each, Retrieval) for task in _of_retrieval(each, before, after)
-        ]
+        retrieval = [evaluator for evaluator in evaluators if isinstance(evaluator, Retrieval)]
+        measure = MEASURES[retrieval[0].measures[0]]
+        tasks = [task for evaluator in retrieval for task in _of_retrieval(evaluator, before, after)]
     generator = np.random.default_rng(seed)
 
     members = [rows_of(task.groups) for task in tasks]
 
     def difference() -> float:
-        rows = [np.concatenate([each[n] for n in generator.integers(len(each), size=len(each))]) for each in members]
-        return float(np.mean([task.after(each) - task.before(each) for task, each in zip(tasks, rows, strict=True)]))
+        differences = []
+        for task, groups in zip(tasks, members, strict=True):
+            rows = np.concatenate([groups[n] for n in generator.integers(len(groups), size=len(groups))])
+            differences.append(task.after(rows) - task.before(rows))
+        return float(np.mean(differences))
 
     low, high = np.percentile([difference() for _ in range(RESAMPLES)], INTERVAL)
-    every = [[statistic(np.arange(len(task.groups))) for statistic in task[1:]] for task in tasks]
-    was, now = np.mean(every, axis=0)
+    figures = [[statistic(np.arange(len(task.groups))) for statistic in task[1:]] for task in tasks]
+    was, now = np.mean(figures, axis=0)
     measure += " × 100" + f", mean of {len(tasks)} tasks" * (len(tasks) > 1)
     was, now, low, high = (round(float(number), 4) for number in (was, now, low, high))
     return Comparison(was, now, low, high, measure)
@@ -88,16 +90,16 @@ def rows_of(groups: Int[np.ndarray, " P"]) -> list[np.ndarray]:
 
 def _of_similarity(evaluator: sts.Similarity, before: Embed, after: Embed) -> list[Task]:
     def cosines_of(embed: Embed, tasks: dict[str, sts.Pairs]) -> dict[str, Float64[np.ndarray, " P"]]:
-        sides = encode_once(embed, [side for each in tasks.values() for side in (each.first, each.second)])
+        sides = encode_once(embed, [side for pairs in tasks.values() for side in (pairs.first, pairs.second)])
         return {name: sts.cosine(*sides[2 * place : 2 * place + 2]) for place, name in enumerate(tasks)}
 
     def statistic(cosines: Float64[np.ndarray, " P"], gold: np.ndarray) -> Statistic:
         return lambda rows: sts.spearman(cosines[rows], gold[rows])
 
-    found = [by_task(cosines_of, embed, evaluator.tasks) for embed in (before, after)]
+    by_model = [by_task(cosines_of, embed, evaluator.tasks) for embed in (before, after)]
     return [
-        Task(connected((each.first, each.second)), *(statistic(cosines[name], each.gold) for cosines in found))
-        for name, each in evaluator.tasks.items()
+        Task(connected((pairs.first, pairs.second)), *(statistic(cosines[name], pairs.gold) for cosines in by_model))
+        for name, pairs in evaluator.tasks.items()
     ]
 
 

@@ -44,7 +44,7 @@ class Collection:
     ids: list[str]  # of the documents
     second: list[str]  # the documents
     judged: Int64[np.ndarray, "J 3"]  # the query, the row of the document (N: not in the corpus), the relevance; sorted
-    own: Int64[np.ndarray, " Q"]  # the row of the document that has the query's id, and is not judged; -1: none
+    same_ids: Int64[np.ndarray, " Q"]  # the row of the document that has the query's id, and is not judged; -1: none
     total: int  # documents before some were drawn
 
     @functools.cached_property
@@ -56,7 +56,7 @@ class Collection:
             for text in texts:
                 encoded = text.encode()
                 digest.update(b"%d\n%b" % (len(encoded), encoded))
-        return sha256(np.frombuffer(digest.digest(), np.uint8), self.judged, self.own)
+        return sha256(np.frombuffer(digest.digest(), np.uint8), self.judged, self.same_ids)
 
     @property
     def relevant(self) -> Int64[np.ndarray, " Q"]:
@@ -68,17 +68,17 @@ class Collection:
         query, _, relevance = self.judged[np.lexsort((-self.judged[:, 2], self.judged[:, 0]))].T
         places = np.arange(len(query)) - np.searchsorted(query, query)
         kept = places < most
-        found = np.zeros((len(self.first), int(places[kept].max(initial=0)) + 1), np.int64)
-        found[query[kept], places[kept]] = relevance[kept]
-        return found
+        relevances = np.zeros((len(self.first), int(places[kept].max(initial=0)) + 1), np.int64)
+        relevances[query[kept], places[kept]] = relevance[kept]
+        return relevances
 
     def gains(self, rows: Int64[np.ndarray, "Q K"]) -> Int64[np.ndarray, "Q K"]:
         """The relevance of documents to their query: of those not judged, and of the row -1, 0."""
         places = len(self.ids) + 1  # the last for documents that are not in the corpus
         keys = self.judged[:, 0] * places + self.judged[:, 1]
         asked = np.arange(len(rows))[:, None] * places + rows
-        found = np.minimum(np.searchsorted(keys, asked), len(keys) - 1)
-        return np.where((keys[found] == asked) & (rows >= 0), self.judged[found, 2], 0)
+        positions = np.minimum(np.searchsorted(keys, asked), len(keys) - 1)
+        return np.where((keys[positions] == asked) & (rows >= 0), self.judged[positions, 2], 0)
 
 
 def read(folder: str, split: str = "test", documents: int = 0, seed: int = 0) -> Collection:
@@ -103,14 +103,14 @@ def read(folder: str, split: str = "test", documents: int = 0, seed: int = 0) ->
     asked = {(query, document): relevance for (query, document), relevance in judgements.items() if query in queries}
     judged = {document for _, document in asked}
     if not any(relevance > 0 and document in texts for (_, document), relevance in asked.items()):
-        what = f"of its relevant documents is in {CORPUS}" if asked else f"of its queries is in {QUERIES}"
-        raise UserError(f"{_qrels(path, split)}: none {what}; take the files of one data set")
-    for what, names, there, then in (
+        problem = f"of its relevant documents is in {CORPUS}" if asked else f"of its queries is in {QUERIES}"
+        raise UserError(f"{_qrels(path, split)}: none {problem}; take the files of one data set")
+    for kind, names, present, then in (
         (f"queries that are not in {QUERIES}", wanted, queries.keys(), "are left out"),
         (f"documents that are not in {CORPUS}", judged, texts.keys(), "count as not found"),
     ):
-        if missing := len(names - there):
-            where = f"{_qrels(path, split)}: judges {what} ({missing:,} of {len(names):,})"
+        if missing := len(names - present):
+            where = f"{_qrels(path, split)}: judges {kind} ({missing:,} of {len(names):,})"
             warnings.warn(f"{where}; as in trec_eval, they {then}", stacklevel=2)
     ids = _drawn(sorted(texts), judged & texts.keys(), documents, seed)
     return collect(queries, {name: texts[name] for name in reversed(ids)}, asked, len(texts))
@@ -120,9 +120,9 @@ def _drawn(ids: list[str], judged: set[str], count: int, seed: int) -> list[str]
     """`count` of the sorted ids, all judged ones among them, in their order."""
     if not 0 < count < len(ids):
         return ids
-    others = [name for name in ids if name not in judged]
-    rows = np.random.default_rng(seed).choice(len(others), max(count - len(judged), 0), replace=False)
-    kept = judged.union(others[row] for row in rows.tolist())
+    unjudged = [name for name in ids if name not in judged]
+    rows = np.random.default_rng(seed).choice(len(unjudged), max(count - len(judged), 0), replace=False)
+    kept = judged.union(unjudged[row] for row in rows.tolist())
     return [name for name in ids if name in kept]
 
 
@@ -133,9 +133,9 @@ def collect(queries: dict[str, str], documents: dict[str, str], judgements: Judg
     judged = sorted(
         (number[query], row.get(document, len(row)), relevance) for (query, document), relevance in judgements.items()
     )
-    own = np.array([-1 if (name, name) in judgements else row.get(name, -1) for name in queries])
+    same_ids = np.array([-1 if (name, name) in judgements else row.get(name, -1) for name in queries])
     return Collection(
-        [*queries], [*queries.values()], [*documents], [*documents.values()], np.array(judged), own, total
+        [*queries], [*queries.values()], [*documents], [*documents.values()], np.array(judged), same_ids, total
     )
 
 
@@ -174,9 +174,9 @@ def _qrels(folder: Path, split: str) -> Path:
 def _read_judgements(folder: Path, split: str) -> Judgements:
     path = _qrels(folder, split)
     if not path.is_file():
-        there = ", ".join(sorted(name.removesuffix(".tsv") for name in glob.glob("*.tsv", root_dir=folder / QRELS)))
-        raise UserError(f"{path}: not found; {f'there are {there}' if there else LAYOUT + 'SPLIT.tsv'}")
-    found: dict[tuple[str, str], int] = {}
+        splits = ", ".join(sorted(name.removesuffix(".tsv") for name in glob.glob("*.tsv", root_dir=folder / QRELS)))
+        raise UserError(f"{path}: not found; {f'there are {splits}' if splits else LAYOUT + 'SPLIT.tsv'}")
+    judgements: dict[tuple[str, str], int] = {}
     for number, line in enumerate(open_text(path), 1):
         where, fields = f"{path}: line {number}", line.split("\t")
         if number == 1 and fields != HEADER:
@@ -190,9 +190,9 @@ def _read_judgements(folder: Path, split: str) -> Judgements:
             raise UserError(
                 f"{where}: the score {score!r:.60} is not a whole number that can be used, such as 0, 1 or 2"
             )
-        if (query, document) in found:
+        if (query, document) in judgements:
             raise UserError(f"{where}: the document {document!r:.60} is judged twice for the query {query!r:.60}")
-        found[query, document] = int(score)
-    if not any(relevance > 0 for relevance in found.values()):
+        judgements[query, document] = int(score)
+    if not any(relevance > 0 for relevance in judgements.values()):
         raise UserError(f"{path}: no document is relevant (a score of 1 or more), so nothing can be scored")
-    return found
+    return judgements

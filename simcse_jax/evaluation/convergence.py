@@ -25,16 +25,16 @@ class Curve(NamedTuple):
     def to_json(self) -> dict[str, object]:
         """Everything, for JSON."""
         rounded = {name: np.round(getattr(self, name), 4).tolist() for name in ("mean", "deviation", "best_scores")}
-        each = {name: getattr(self, name) for name in ("best_steps", "last_steps")}
-        return {"steps": self.steps.tolist(), **rounded, **each}
+        steps = {name: getattr(self, name) for name in ("best_steps", "last_steps")}
+        return {"steps": self.steps.tolist(), **rounded, **steps}
 
     def __str__(self) -> str:
         score = f"{np.mean(self.best_scores):.2f}"
         if len(self.best_steps) == 1:
             return f"best score {score} at step {self.best_steps[0]}"
-        each = ", ".join(map(str, self.best_steps))
+        steps = ", ".join(map(str, self.best_steps))
         spread = np.std(self.best_scores, ddof=1)
-        text = f"best score {score} ± {spread:.2f} at steps {each}, {np.mean(self.best_steps):.0f} on average"
+        text = f"best score {score} ± {spread:.2f} at steps {steps}, {np.mean(self.best_steps):.0f} on average"
         if len(set(self.last_steps)) == 1:
             return text
         return f"{text}, of runs with scores up to steps {', '.join(map(str, self.last_steps))}"
@@ -57,20 +57,20 @@ def curve(runs: Sequence[Mapping[int, float]]) -> Curve:
     return Curve(np.array(steps, np.int64), values.mean(axis=0), deviation, best_steps, best, list(map(max, runs)))
 
 
-def convergence(found: Mapping[str, Curve], title: str, score: str = "Spearman") -> Pictures:
+def convergence(curves: Mapping[str, Curve], title: str, score: str = "Spearman") -> Pictures:
     """Development scores over steps: mean and band of each group; a star where the best scores are, on average."""
-    with new_figure((6.6, 4.2 + 0.2 * len(found))) as (figure, pictures):
+    with new_figure((6.6, 4.2 + 0.2 * len(curves))) as (figure, pictures):
         axes = figure.subplots()
         axes.set_title(f"Development score on {title} while training", loc="left")
-        for (name, style), one in zip(styles(found).items(), found.values(), strict=True):
-            count, at = len(one.best_steps), np.mean(one.best_steps)
+        for (name, style), curve in zip(styles(curves).items(), curves.values(), strict=True):
+            count, at = len(curve.best_steps), np.mean(curve.best_steps)
             seeds = f", {count} seeds" if count > 1 else ""
-            label = f"{shortened(name)}{seeds}: best {np.mean(one.best_scores):.2f} at step {at:.0f}"
-            axes.plot(one.steps, one.mean, markersize=3.5, label=label, zorder=3, **style)
-            band = (one.mean - one.deviation, one.mean + one.deviation)
-            axes.fill_between(one.steps, *band, color=style["color"], alpha=0.18, linewidth=0, zorder=2)
+            label = f"{shortened(name)}{seeds}: best {np.mean(curve.best_scores):.2f} at step {at:.0f}"
+            axes.plot(curve.steps, curve.mean, markersize=3.5, label=label, zorder=3, **style)
+            band = (curve.mean - curve.deviation, curve.mean + curve.deviation)
+            axes.fill_between(curve.steps, *band, color=style["color"], alpha=0.18, linewidth=0, zorder=2)
             star: dict[str, Any] = {"marker": "*", "s": 110, "edgecolors": "black", "linewidths": 0.7, "zorder": 4}
-            axes.scatter([at], [np.mean(one.best_scores)], color=style["color"], **star)
+            axes.scatter([at], [np.mean(curve.best_scores)], color=style["color"], **star)
         axes.set_xlabel("training step   (star: the mean of the seeds' best steps and scores)")
         axes.set_ylabel(f"{score} × 100   (higher is better)")
         add_grid(axes)

@@ -42,7 +42,7 @@ HELD_OUT = 0.05  # of the training rows, where no others choose the epoch
 FEWEST = 20  # rows of which a twentieth is a row
 
 
-class Settings(NamedTuple):
+class ClassifierTraining(NamedTuple):
     """How classifiers are trained; see the module's docstring."""
 
     optimizer: optax.GradientTransformation
@@ -53,13 +53,13 @@ class Settings(NamedTuple):
 
     @property
     def rounds(self) -> int:
-        """How many there are at most."""
+        """The maximum number of rounds."""
         return MOST_EPOCHS // self.epochs + 1
 
 
 SETTINGS = {
-    "pytorch": Settings(optax.adam(1e-3), batch=64, epochs=4, tenacity=5, folds=10),
-    "pytorch_fast": Settings(
+    "pytorch": ClassifierTraining(optax.adam(1e-3), batch=64, epochs=4, tenacity=5, folds=10),
+    "pytorch_fast": ClassifierTraining(
         optax.rmsprop(1e-2, decay=0.99, eps=1e-8, eps_in_sqrt=False), batch=128, epochs=2, tenacity=3, folds=5
     ),
 }
@@ -80,12 +80,12 @@ class Fitted(NamedTuple):
     accuracy: Float[np.ndarray, " C"]  # of the held-out rows, from 0 to 1
 
 
-def given(train: Bool[np.ndarray, " N"], held_out: Bool[np.ndarray, " N"]) -> Split:
+def masked_split(train: Bool[np.ndarray, " N"], held_out: Bool[np.ndarray, " N"]) -> Split:
     """A split with held-out rows of its own: masks (N,)."""
     return Split(np.flatnonzero(train), np.flatnonzero(held_out))
 
 
-def drawn(train: Bool[np.ndarray, " N"]) -> Split:
+def random_split(train: Bool[np.ndarray, " N"]) -> Split:
     """A split that holds out a twentieth of the training rows, at random: a mask (N,) with `FEWEST` rows or more."""
     rows = np.flatnonzero(train)
     rows = rows[np.random.RandomState(SEED).permutation(len(rows))]
@@ -102,7 +102,7 @@ class Classifier:
         labels: Int[np.ndarray, " N"],
         classes: int,
         splits: Sequence[Split],
-        settings: Settings = SETTINGS["pytorch"],
+        settings: ClassifierTraining = SETTINGS["pytorch"],
     ):
         """Takes the rows of a task.
 
@@ -154,7 +154,7 @@ class _Carry(NamedTuple):
     stopped: jax.Array  # (C,) bool
 
     def after(self, params: dict[str, jax.Array], optimizer: Any, hits: jax.Array, tenacity: int) -> "_Carry":
-        """After a round that ended with these parameters and so many hits (C,) on held-out rows."""
+        """The state after a round that ended with these parameters and so many hits (C,) on held-out rows."""
         better = (hits > self.best) & ~self.stopped
         failed = ~better & ~self.stopped
         chosen = jnp.repeat(better, len(params["biases"]) // len(hits))
@@ -174,7 +174,10 @@ class _Carry(NamedTuple):
 
 @functools.partial(jax.jit, static_argnums=0)
 def _fit(
-    settings: Settings, first: dict[str, jax.Array], data: tuple[jax.Array, ...], penalties: Float[Array, " C"]
+    settings: ClassifierTraining,
+    first: dict[str, jax.Array],
+    data: tuple[jax.Array, ...],
+    penalties: Float[Array, " C"],
 ) -> tuple[Float[Array, "N C K"], Int[Array, " C"]]:
     """The logits of all rows, and the number of held-out rows that are right.
 
@@ -194,10 +197,10 @@ def _fit(
     def step(number: jax.Array, carry: Any, order: jax.Array) -> Any:
         params, state = carry
         places = number * batch + jnp.arange(batch)
-        own = train[jax.lax.dynamic_slice_in_dim(order, number * batch, batch)]
+        batch_rows = train[jax.lax.dynamic_slice_in_dim(order, number * batch, batch)]
         share = jnp.where(places < count, 1 / jnp.minimum(batch, count - number * batch), 0.0)
-        inputs = rows[own]
-        errors = share[:, None, None] * (jax.nn.softmax(logits(params, inputs)) - targets[own][:, None])
+        inputs = rows[batch_rows]
+        errors = share[:, None, None] * (jax.nn.softmax(logits(params, inputs)) - targets[batch_rows][:, None])
         errors = errors.reshape(batch, -1)
         gradients = {
             "weights": jnp.matmul(errors.T, inputs, precision="highest") + decay[:, None] * params["weights"],

@@ -71,12 +71,12 @@ def by_task(evaluate: Callable[[Embed, dict], dict[str, Any]], embed: Embed, tas
         with doing(" … ".join(dict.fromkeys([*tasks][:1] + [*tasks][-1:]))):  # "STS12 … SICKRelatedness"
             return evaluate(embed, dict(tasks))
     results: dict[str, Any] = {}
-    for name, task in titled(tasks):
+    for name, task in with_titles(tasks):
         results |= evaluate(for_task(name, task), {name: task})
     return results
 
 
-def titled(tasks: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+def with_titles(tasks: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     """The tasks one after the other, each with its name as the title of its progress: "MR (1 of 7)"."""
     for number, (name, task) in enumerate(tasks.items(), 1):
         with doing(f"{name} ({number} of {len(tasks)})" if len(tasks) > 1 else name):

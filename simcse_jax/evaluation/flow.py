@@ -55,8 +55,8 @@ def forward(params: Params, x: Float[Array, "B D"]) -> tuple[Float[Array, "B D"]
             half = x.shape[1] // 2
             x, rest = x[:, :half], x[:, half:]
             done.append(rest)
-        x, own = jax.lax.scan(_step, x, steps)
-        log_det += jnp.sum(own)
+        x, log_dets = jax.lax.scan(_step, x, steps)
+        log_det += jnp.sum(log_dets)
     return jnp.concatenate([*done, x], axis=1), log_det
 
 

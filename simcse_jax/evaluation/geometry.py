@@ -48,8 +48,8 @@ class Geometry(NamedTuple):
 
     def numbers(self) -> dict[str, float]:
         """All that is one number, for JSON."""
-        own = {name: round(float(getattr(self, name)), 6) for name in (*GEOMETRY, "spearman")}
-        return own | self.spectrum.rounded()
+        numbers = {name: round(float(getattr(self, name)), 6) for name in (*GEOMETRY, "spearman")}
+        return numbers | self.spectrum.rounded()
 
     def to_json(self) -> dict[str, Any]:
         """Everything, for JSON."""
@@ -70,8 +70,8 @@ def read(data: str, split: str = "test") -> sts.Pairs:
     """
     parts: dict[str, sts.Pairs] = {}
     for name in ("train", "dev", "test") if split == "all" else (split,):
-        found, _ = sts.read(data, [sts.DEVELOPMENT], name)
-        parts |= {name if local_path(data).is_dir() else "file": pairs for pairs in found.values()}
+        by_task, _ = sts.read(data, [sts.DEVELOPMENT], name)
+        parts |= {name if local_path(data).is_dir() else "file": pairs for pairs in by_task.values()}
     first = [sentence for pairs in parts.values() for sentence in pairs.first]
     second = [sentence for pairs in parts.values() for sentence in pairs.second]
     gold = np.concatenate([pairs.gold for pairs in parts.values()])
@@ -164,11 +164,9 @@ def cosine_groups(cosines: Float[np.ndarray, " P"], gold: Float[np.ndarray, " P"
     number = np.minimum(gold.astype(int), len(GROUPS) - 1)
     groups = {}
     for index, name in enumerate(GROUPS):
-        found = cosines[number == index]
-        empty = len(found) == 0
-        groups[name] = (
-            Group(0, None, None, None) if empty else Group(len(found), found.mean(), found.std(), density(found))
-        )
+        part = cosines[number == index]
+        empty = len(part) == 0
+        groups[name] = Group(0, None, None, None) if empty else Group(len(part), part.mean(), part.std(), density(part))
     return groups
 
 

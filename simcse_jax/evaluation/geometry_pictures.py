@@ -47,7 +47,7 @@ APART = 24  # points between labelled steps of a run
 
 
 def models(
-    found: Mapping[str, Geometry], title: str, scores: Mapping[str, float] | None = None, score: str = ""
+    by_model: Mapping[str, Geometry], title: str, scores: Mapping[str, float] | None = None, score: str = ""
 ) -> Pictures:
     """Alignment against uniformity, a point for each model, coloured by its score (Figure 3).
 
@@ -56,12 +56,12 @@ def models(
     Args:
       scores: × 100, by the models' names; None: Spearman's correlation on the same pairs.
     """
-    if len(found) == 1:
-        return alone(*next(iter(found.items())), title)
+    if len(by_model) == 1:
+        return alone(*next(iter(by_model.items())), title)
     if scores is None:
-        scores, score = {name: one.spearman for name, one in found.items()}, SPEARMAN
-    names = list(found)
-    x, y = (np.array([getattr(found[name], field) for name in names]) for field in ("uniformity", "alignment"))
+        scores, score = {name: geometry.spearman for name, geometry in by_model.items()}, SPEARMAN
+    names = list(by_model)
+    x, y = (np.array([getattr(by_model[name], field) for name in names]) for field in ("uniformity", "alignment"))
     colours = np.array([scores[name] for name in names])
     labels = [f"{shortened(name)} ({score:.1f})" for name, score in zip(names, colours, strict=True)]
     size = (5.2 + 0.072 * max(map(len, labels)), max(4.6, 1.8 + 0.24 * len(names)))
@@ -96,15 +96,15 @@ def singular_values(panels: Panels, title: str) -> Pictures:
     """
     most = max(map(len, panels.values()))
     width = 6.2 if len(panels) == 1 else 4.8 * len(panels)
-    colours = styles(list(dict.fromkeys(name for found in panels.values() for name in found)))
+    colours = styles(list(dict.fromkeys(name for by_model in panels.values() for name in by_model)))
     with new_figure((width, 4.6 + 0.2 * most)) as (figure, pictures):
         figure.suptitle(f"Singular values of the embeddings of the sentences of {title}", fontsize=10)
         places = figure.subplots(1, len(panels), sharex=True, sharey=True, squeeze=False)[0]
-        for axes, (panel, found) in zip(places, panels.items(), strict=True):
-            for number, (name, geometry) in enumerate(found.items()):
-                every = geometry.spectrum.singular_values
-                values = every[every >= SMALLEST]
-                left_out = len(every) - len(values)
+        for axes, (panel, by_model) in zip(places, panels.items(), strict=True):
+            for number, (name, geometry) in enumerate(by_model.items()):
+                all_values = geometry.spectrum.singular_values
+                values = all_values[all_values >= SMALLEST]
+                left_out = len(all_values) - len(values)
                 axes.plot(
                     np.arange(1, len(values) + 1),
                     values,
@@ -126,26 +126,26 @@ def singular_values(panels: Panels, title: str) -> Pictures:
 
 def cosines(panels: Panels, title: str) -> Pictures:
     """The density of the cosine similarities of each gold group, a cell for each model (Figure G.1)."""
-    every = [geometry for found in panels.values() for geometry in found.values()]
-    densities = [group.density for geometry in every for group in geometry.groups.values()]
+    geometries = [geometry for by_model in panels.values() for geometry in by_model.values()]
+    densities = [group.density for geometry in geometries for group in geometry.groups.values()]
     shown = GRID[np.any([density > 0.02 * density.max() for density in densities if density is not None], axis=0)]
     columns = min(3 if len(panels) == 1 else 6, max(map(len, panels.values())))
-    rows = [math.ceil(len(found) / columns) for found in panels.values()]
+    rows = [math.ceil(len(by_model) / columns) for by_model in panels.values()]
     width = 3.0 if columns > 1 else 5.0
     size = (0.6 + width * columns, 0.9 + 2.9 * sum(rows) + 0.3 * sum(map(bool, panels)))
     with new_figure(size) as (figure, pictures):
         figure.suptitle(f"Cosine similarities of the pairs of {title}, by gold score", fontsize=10)
         parts = figure.subfigures(len(panels), 1, height_ratios=rows, squeeze=False)[:, 0]
-        for part, count, (panel, found) in zip(parts, rows, panels.items(), strict=True):
+        for part, count, (panel, by_model) in zip(parts, rows, panels.items(), strict=True):
             if panel:
                 part.suptitle(panel, fontsize=10, fontweight="bold")
             cells = part.subplots(count, columns, sharex=True, sharey=True, squeeze=False).ravel()
-            for cell, (name, geometry) in zip(cells, found.items(), strict=False):
+            for cell, (name, geometry) in zip(cells, by_model.items(), strict=False):
                 _ridges(cell, geometry)
                 cell.set_title("\n".join(_wrapped(name, 34 if columns > 1 else LONGEST)), fontsize=9)
-            for cell in cells[len(found) :]:
+            for cell in cells[len(by_model) :]:
                 cell.remove()
-            for cell in cells[max(0, len(found) - columns) : len(found)]:
+            for cell in cells[max(0, len(by_model) - columns) : len(by_model)]:
                 cell.tick_params(labelbottom=True)
             cells[0].set_xlim(max(-1, shown[0] - 0.02), min(1, shown[-1] + 0.02))
         figure.supxlabel("cosine similarity   (height: density, on each panel's own scale; tick: mean)", fontsize=9)
@@ -154,7 +154,7 @@ def cosines(panels: Panels, title: str) -> Pictures:
 
 
 def alone(name: str, geometry: Geometry, title: str) -> Pictures:
-    """One model: its alignment among the distances of the gold groups, its uniformity between its two bounds.
+    """A picture of one model: its alignment among the distances of the gold groups, its uniformity between two bounds.
 
     The mean squared distance of a group of normalized pairs is 2 − 2 × their mean cosine, on the scale of alignment.
     """
@@ -226,11 +226,11 @@ def _wrapped(text: str, width: int) -> list[str]:
 
 def part(facts: Mapping[str, Any], drawn: Mapping[str, Pictures]) -> str:
     """The part of the report with the pictures, and the models' numbers."""
-    sections = [page.described(name, drawn, wide=name == "cosines") for name in page.TEXTS if name in drawn]
-    if found := facts.get("models"):
+    sections = [page.picture_section(name, drawn, wide=name == "cosines") for name in page.TEXTS if name in drawn]
+    if by_model := facts.get("models"):
         rows = [
             [label, f"{model['alignment']:.3f}", f"{model['uniformity']:.3f}", f"{model['spearman']:.2f}"]
-            for label, model in found.items()
+            for label, model in by_model.items()
         ]
         numbers = page.table("The models", ["", "alignment", "uniformity", "Spearman × 100"], rows)
         sections.append(Section("The models in numbers", "geometry.json has all of them.", numbers))
@@ -239,7 +239,7 @@ def part(facts: Mapping[str, Any], drawn: Mapping[str, Pictures]) -> str:
 
 
 class Place(NamedTuple):
-    """Where a run is at a step."""
+    """The place of a run at a step."""
 
     step: int
     alignment: float
@@ -252,7 +252,7 @@ class Place(NamedTuple):
 
 
 def mean_of(seeds: Sequence[Mapping[int, Mapping[str, float]]]) -> list[Place]:
-    """Where runs that differ in their seed are on average, at the steps that all of them recorded.
+    """The mean place of runs that differ in their seed, at the steps that all of them recorded.
 
     Args:
       seeds: of each run, `alignment` and `uniformity` by step.
@@ -265,24 +265,24 @@ def mean_of(seeds: Sequence[Mapping[int, Mapping[str, float]]]) -> list[Place]:
     return [Place(step, mean(step, "alignment"), mean(step, "uniformity")) for step in steps]
 
 
-def runs(found: Mapping[str, Sequence[Place]], title: str) -> Pictures:
+def runs(by_run: Mapping[str, Sequence[Place]], title: str) -> Pictures:
     """Alignment against uniformity over the steps of runs, with arrows along the training direction (Figure 2).
 
     A single checkpoint is drawn as a single model is.
 
     Args:
-      found: the places, by the runs' names; none without a place.
+      by_run: the places, by the runs' names; none without a place.
     """
-    if len(found) == 1 and len(points := next(iter(found.values()))) == 1 and points[0].geometry:
-        return alone(f"{next(iter(found))}, step {points[0].step}", points[0].geometry, title)
-    names = [shortened(name) for name in found]
+    if len(by_run) == 1 and len(points := next(iter(by_run.values()))) == 1 and points[0].geometry:
+        return alone(f"{next(iter(by_run))}, step {points[0].step}", points[0].geometry, title)
+    names = [shortened(name) for name in by_run]
     columns = max(1, min(3, int(80 / (max(map(len, names)) + 8))))
     rows = math.ceil(len(names) / columns)
     with new_figure((6.6, 4.7 + 0.2 * rows)) as (figure, pictures):
         axes = figure.subplots()
         axes.set_title(f"Alignment and uniformity on {title}, by training step", loc="left")
         lines = []
-        for name, style, points in zip(names, styles(found).values(), found.values(), strict=True):
+        for name, style, points in zip(names, styles(by_run).values(), by_run.values(), strict=True):
             x, y = ([getattr(point, field) for point in points] for field in ("uniformity", "alignment"))
             size = 4.5 if len(points) <= MANY else 2.2
             axes.plot(x, y, markersize=size, label=name, zorder=3, **style)
@@ -328,11 +328,11 @@ def _label_steps(figure: "Figure", axes: "Axes", lines: Sequence[tuple[Sequence[
     half = 3.5 * scale  # of a marker
     taken = [np.concatenate([point - half, point + half]) for run in pixels for point in run]
     ends = [(run, place) for run, (steps, *_) in enumerate(lines) for place in dict.fromkeys((len(steps) - 1, 0))]
-    others = [(run, place) for run, path in enumerate(pixels) for place in _apart(path, APART * scale)]
+    inner = [(run, place) for run, path in enumerate(pixels) for place in _apart(path, APART * scale)]
     frame = axes.get_window_extent().extents
     along = np.concatenate([_along(run, 2 * scale) for run in pixels])
     starts: list[np.ndarray] = []
-    for run, place in ends + others:
+    for run, place in ends + inner:
         steps, points, colour = lines[run]
         text = f"step {steps[place]}" if place == 0 else str(steps[place])
         if place == 0 and not steps[0]:  # the start of runs of the same model needs one label

@@ -76,7 +76,7 @@ class _Objective(NamedTuple):
         return product.reshape(-1, *self.shape)
 
     def probabilities(self, logits: Float[Array, "N K C M"]) -> Float[Array, "N K C M"]:
-        """Those of the classes."""
+        """The probabilities of the classes."""
         return jax.nn.softmax(logits, axis=1) if self.shape[0] > 1 else jax.nn.sigmoid(logits)
 
     def gradient(
@@ -152,7 +152,7 @@ def _fit(
 
 
 def _dot(first: Float[Array, " N #K #C M"], second: Float[Array, " N #K #C M"]) -> Float[Array, "1 1 C M"]:
-    """Fit by fit."""
+    """The dot products of two arrays, fit by fit."""
     return jnp.sum(first * second, axis=(0, 1), keepdims=True)
 
 

@@ -39,17 +39,17 @@ def styles(names: Iterable[str], dashed: Iterable[str] = ()) -> dict[str, dict[s
     """
     names, dashed = list(names), set(dashed)
     ordered = _in_order(names)
-    found = {}
+    by_name = {}
     for number, name in enumerate(names):
-        found[name] = {
+        by_name[name] = {
             "color": _colour(number) if ordered is None else ordered[name],
             "linestyle": STYLES[name in dashed if dashed else number % len(STYLES)],
             "marker": MARKERS[number % len(MARKERS)],
             "linewidth": 1.3 + 2.4 * (1 - (number + 1) / len(names)),
         }
         if name in dashed:
-            found[name]["markerfacecolor"] = "white"
-    return found
+            by_name[name]["markerfacecolor"] = "white"
+    return by_name
 
 
 def _colour(number: int) -> str:
@@ -88,9 +88,9 @@ def short_names(names: Sequence[str]) -> list[str]:
     parts = [[part for part in name.split("/") if part] or [name] for name in cleaned]
 
     def short(number: int) -> str:
-        others = [other for place, other in enumerate(parts) if cleaned[place] != cleaned[number]]
+        different = [other for place, other in enumerate(parts) if cleaned[place] != cleaned[number]]
         count = 2 if re.fullmatch(r"seed\d+", parts[number][-1]) else 1
-        while any(other[-count:] == parts[number][-count:] for other in others) and count < len(parts[number]):
+        while any(other[-count:] == parts[number][-count:] for other in different) and count < len(parts[number]):
             count += 1
         return "/".join(parts[number][-count:])
 
@@ -126,10 +126,10 @@ def add_grid(axes: "Axes", **which: Any) -> None:
 
 def panels(figure: "Figure", count: int, columns: int, **shared: Any) -> list["Axes"]:
     """`count` axes in rows of `columns`."""
-    found = figure.subplots(-(-count // columns), columns, squeeze=False, **shared).ravel()
-    for panel in found[count:]:
+    grid = figure.subplots(-(-count // columns), columns, squeeze=False, **shared).ravel()
+    for panel in grid[count:]:
         panel.remove()
-    return list(found[:count])
+    return list(grid[:count])
 
 
 @contextlib.contextmanager

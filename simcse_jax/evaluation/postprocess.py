@@ -61,8 +61,8 @@ def read(method: str, data: str, dimensions: int = 0, scored: str = "") -> Postp
     sentences: list[str] = []
     for source in split_sources(data):
         if not prefix_of(source) and not all(local_path(file).is_file() for file in files_of_source(source)):
-            known = f", nor is it {TARGET!r} or {TARGET_ALL!r}" if source == data else ""
-            raise UserError(f"{source}: no such file{known}")
+            hint = f", nor is it {TARGET!r} or {TARGET_ALL!r}" if source == data else ""
+            raise UserError(f"{source}: no such file{hint}")
         sentences += itertools.chain(*read_examples(source, pairs=False).columns)
     return Postprocess(method, sentences, dimensions)
 
@@ -91,7 +91,7 @@ def sentences_of(task: Scored) -> list[str]:
     return [sentence for part in parts for side in (part.first, part.second) for sentence in side]
 
 
-def applied(embed: Encode, postprocess: Postprocess | None, seed: int = 0) -> Encode:
+def transformed(embed: Encode, postprocess: Postprocess | None, seed: int = 0) -> Encode:
     """The model with the post-processing after it, as evaluators take it.
 
     On a source it is fit once, here; on the target it is fit for each task separately.
@@ -132,7 +132,7 @@ class FitOnTarget:
 
         method, dimensions = self.postprocess.method, self.postprocess.dimensions
         transform = fit(method, rows(sentences), dimensions=dimensions, seed=self.seed)
-        return lambda others: transform(rows(others))
+        return lambda texts: transform(rows(texts))
 
 
 def fit(method: str, embeddings: Embeddings, *, dimensions: int = 0, seed: int = 0) -> Transform:
@@ -183,7 +183,7 @@ def whitening(
 
 def _whitening(embeddings: Embeddings, dimensions: int, seed: int) -> Transform:
     mean, kernel = whitening(embeddings, dimensions)
-    return lambda others: ((others - mean) @ kernel).astype(np.float32)
+    return lambda rows: ((rows - mean) @ kernel).astype(np.float32)
 
 
 def _flow(embeddings: Embeddings, dimensions: int, seed: int) -> Transform:
@@ -192,7 +192,7 @@ def _flow(embeddings: Embeddings, dimensions: int, seed: int) -> Transform:
     if embeddings.shape[1] < flow.SMALLEST:
         raise UserError(f"a flow needs embeddings of {flow.SMALLEST} dimensions or more, not {embeddings.shape[1]}")
     params = flow.fit(embeddings, seed)
-    return lambda others: flow.transform(params, others)
+    return lambda rows: flow.transform(params, rows)
 
 
 METHODS: dict[str, Callable[[Embeddings, int, int], Transform]] = {"whitening": _whitening, "flow": _flow}
@@ -212,15 +212,15 @@ def read_all_splits(data: str) -> dict[str, list[str]]:
         raise UserError(
             f"target_all: {data or 'nothing'} is not SentEval's folder, whose tasks have several sets; use target"
         )
-    found = {}
+    sentences = {}
     for task in SUBSETS:
         if inputs := files_of(folder, task):
             rows = itertools.chain.from_iterable(read_pairs(file, task) for file in inputs)
-            found[task] = 3 * [" ".join(str(row.fields[0]).split()) for row in rows]  # as they are scored
+            sentences[task] = 3 * [" ".join(str(row.fields[0]).split()) for row in rows]  # as they are scored
     for task, files in SINGLE_FILES.items():
         if (folder / files["test"]).is_file():
             splits = {name: read_task(folder, task, name) for name in files}
             if missing := [name for name, pairs in splits.items() if pairs is None]:
                 raise UserError(f"target_all: {folder / files[missing[0]]} is missing; use target")
-            found[task] = sentences_of({name: pairs for name, pairs in splits.items() if pairs})
-    return found
+            sentences[task] = sentences_of({name: pairs for name, pairs in splits.items() if pairs})
+    return sentences

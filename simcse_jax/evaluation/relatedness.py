@@ -27,7 +27,7 @@ from jaxtyping import Array, Float, Float32, Float64, Int, Key
 
 from simcse_jax.errors import UserError
 from simcse_jax.evaluation import sts
-from simcse_jax.evaluation.evaluator import Embed, Encode, by_task, encode_once, titled
+from simcse_jax.evaluation.evaluator import Embed, Encode, by_task, encode_once, with_titles
 from simcse_jax.host.storage import local_path
 
 BINS = 5
@@ -44,7 +44,7 @@ _optimizer = optax.adam(1e-3)
 def read(data: str, tasks: list[str]) -> dict[str, dict[str, sts.Pairs]]:
     """Training, development and test pairs of the tasks that have them, STS-B and SICK-R."""
     folder = local_path(data)
-    found: dict[str, dict[str, sts.Pairs]] = {}
+    by_task: dict[str, dict[str, sts.Pairs]] = {}
     for task in tasks:
         for split, file in sts.SINGLE_FILES.get(task, {}).items():
             pairs = sts.read_task(folder, task, split)
@@ -52,10 +52,10 @@ def read(data: str, tasks: list[str]) -> dict[str, dict[str, sts.Pairs]]:
                 raise UserError(f"{folder / file}: not found; the regressor of {task} needs it")
             if pairs.gold.min() < 0 or pairs.gold.max() > BINS:
                 raise UserError(f"{folder / file}: has a score that is not between 0 and {BINS}")
-            found.setdefault(task, {})[split] = pairs
-    if not found:
+            by_task.setdefault(task, {})[split] = pairs
+    if not by_task:
         raise UserError(f"{data}: the regressor needs one of {', '.join(sts.SINGLE_FILES)}, with its training set")
-    return found
+    return by_task
 
 
 def evaluate(encode: Encode, tasks: dict[str, dict[str, sts.Pairs]]) -> dict[str, dict[str, Any]]:
@@ -66,7 +66,7 @@ def evaluate(encode: Encode, tasks: dict[str, dict[str, sts.Pairs]]) -> dict[str
       pairs, the mean squared error in points of the score.
     """
     results = {}
-    for task, splits in titled(tasks):
+    for task, splits in with_titles(tasks):
         sides = iter(encode_once(encode, (side for pairs in splits.values() for side in pairs[:2])))
         inputs = {split: features(next(sides), next(sides)) for split in splits}
         gold = {split: pairs.gold for split, pairs in splits.items()}
@@ -141,8 +141,8 @@ def fit(
     state, key = _optimizer.init(params), jax.random.key(SEED)
     best, kept, patience, epochs = -np.inf, params, PATIENCE, 0
     while epochs <= MAX_EPOCHS:
-        key, own = jax.random.split(key)
-        params, state = _train(params, state, own, places["train"], wanted)
+        key, epoch_key = jax.random.split(key)
+        params, state = _train(params, state, epoch_key, places["train"], wanted)
         epochs += EPOCHS
         correlation = sts.pearson(_predict(params, places["dev"]), gold["dev"])
         if correlation > best:

@@ -19,7 +19,7 @@ from simcse_jax.devices.mesh import data_mesh
 from simcse_jax.errors import UserError
 from simcse_jax.evaluation import beir, ranking, sts
 from simcse_jax.evaluation.beir import Collection
-from simcse_jax.evaluation.evaluator import Embed, Encode, Retriever, encode_once, titled
+from simcse_jax.evaluation.evaluator import Embed, Encode, Retriever, encode_once, with_titles
 from simcse_jax.evaluation.significance import paired_p
 from simcse_jax.host.progress import doing
 from simcse_jax.host.storage import local_path
@@ -86,13 +86,13 @@ def search(
     """
     with doing("queries"):
         queries = prepared(encode_once(model.query, [collection.first])[0], model.similarity).astype(np.float32)
-    asked = count + bool((collection.own >= 0).any())
+    asked = count + bool((collection.same_ids >= 0).any())
     wanted = 1 << (asked - 1).bit_length()  # so that few values compile
     blocks = _blocks(model, collection.second, storage)
     mesh = data_mesh(list(devices or jax.devices()))
     scores, rows = top_k(queries, blocks, wanted, mesh, similarity=model.similarity)
     rows = np.where(np.isneginf(scores), -1, rows)
-    is_own = (rows == collection.own[:, None]) & (rows >= 0)
+    is_own = (rows == collection.same_ids[:, None]) & (rows >= 0)
     rest = np.argsort(is_own, axis=1, kind="stable")  # the others in their order, then the query's own
     return np.take_along_axis(np.where(is_own, -1, rows), rest, axis=1)[:, :count]
 
@@ -157,14 +157,14 @@ class Retrieval:
     def __call__(self, embed: Embed) -> dict[str, Any]:
         """The numbers of one model."""
         model, results = sides(embed, self.prompts), {}
-        for task, collection in titled(self.tasks):
-            each = score(model, collection, self.measures, self.storage, self.devices)
-            result: dict[str, Any] = {name: round(BEST * float(values.mean()), 4) for name, values in each.items()}
+        for task, collection in with_titles(self.tasks):
+            scores = score(model, collection, self.measures, self.storage, self.devices)
+            result: dict[str, Any] = {name: round(BEST * float(values.mean()), 4) for name, values in scores.items()}
             result |= {"queries": len(collection.first), "documents": len(collection.second)}
             result |= {"corpus": collection.total, "sha256": collection.fingerprint}
             by_query = {
                 name: dict(zip(collection.query_ids, (BEST * values).tolist(), strict=True))
-                for name, values in each.items()
+                for name, values in scores.items()
             }
             if self.baseline:
                 pairs = ((name, (by_query[name], self.baseline[task][name])) for name in self.measures)
@@ -177,9 +177,9 @@ class Retrieval:
 
     def table(self, numbers: Mapping[str, Any]) -> str:
         """A row for each task, and one for their average if there are several; after a comparison, two for a task."""
-        found = list(numbers["retrieval"].items())
+        tasks = list(numbers["retrieval"].items())
         rows = [["", *(MEASURES[name] for name in self.measures)]]
-        for task, result in [*found, *([("average", numbers["retrieval_average"])] if len(found) > 1 else [])]:
+        for task, result in [*tasks, *([("average", numbers["retrieval_average"])] if len(tasks) > 1 else [])]:
             rows.append([task, *(f"{result[name]:.2f}" for name in self.measures)])
             if "compared" in result:
                 rows.append(["difference", *(_difference(result["compared"][name]) for name in self.measures)])
@@ -194,7 +194,7 @@ class Retrieval:
             documents = f"{len(collection.second):,}"
             documents += f" of {collection.total:,}" if len(collection.second) < collection.total else ""
             lines.append(f"{task}: {len(collection.first):,} queries, {documents} documents")
-            if left_out := int((collection.own >= 0).sum()):
+            if left_out := int((collection.same_ids >= 0).sum()):
                 lines[-1] += f"; {left_out:,} with the id of a query are left out for that query"
         return "\n".join(lines)
 
@@ -223,13 +223,13 @@ class Ranking:
 
 def read(folders: Sequence[str], split: str = "test", documents: int = 0, seed: int = 0) -> dict[str, Collection]:
     """The tasks of several folders, by the folders' names; the arguments are those of `beir.read`."""
-    found: dict[str, Collection] = {}
+    collections: dict[str, Collection] = {}
     for folder in folders:
         name = os.path.basename(os.path.abspath(local_path(folder)))
-        if name in found:
+        if name in collections:
             raise UserError(f"{folder}: another folder has the name {name}, too; rename one of them")
-        found[name] = beir.read(folder, split, documents, seed)
-    return found
+        collections[name] = beir.read(folder, split, documents, seed)
+    return collections
 
 
 def compare(values: Mapping[str, float], earlier: Mapping[str, float]) -> dict[str, float | None]:
@@ -248,17 +248,17 @@ def _earlier(
         raise UserError(f"{where}: has no scores of the retrieval task {task}; give an --output of evaluate that has")
     if result.get("sha256") != collection.fingerprint:
         raise UserError(f"{where}: {task} was scored on other queries, documents or judgements; score that model again")
-    found = result.get("per_query")
-    if not isinstance(found, dict):
+    per_query = result.get("per_query")
+    if not isinstance(per_query, dict):
         raise UserError(f"{where}: has no scores of each query of {task}; score that model again")
     for name in measures:
-        scores = found.get(name)
+        scores = per_query.get(name)
         if not isinstance(scores, dict):
             raise UserError(f"{where}: has no {name} of each query of {task}; score that model again with this measure")
         for query in collection.query_ids:
             if type(scores.get(query)) not in (float, int) or not 0 <= scores[query] <= BEST + ROUNDING:
                 raise UserError(f"{where}: the {name} of {task}'s query {query!r:.60} is not a number from 0 to {BEST}")
-    return found
+    return per_query
 
 
 def _difference(of: Mapping[str, Any]) -> str:

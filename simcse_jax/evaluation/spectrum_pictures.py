@@ -32,21 +32,21 @@ TERMS = {
 }
 
 
-def spectrum(found: Spectra, title: str) -> Pictures:
+def spectrum(runs: Spectra, title: str) -> Pictures:
     """The singular values of the sentence embeddings at some steps, the largest set to 1: a panel for each run.
 
     Args:
-      found: none without a step.
+      runs: none without a step.
     """
-    every = sorted({step for spectra in found.values() for step in spectra})
-    steps = [every[place] for place in _places(len(every))]
+    all_steps = sorted({step for spectra in runs.values() for step in spectra})
+    steps = [all_steps[place] for place in _places(len(all_steps))]
     names = [f"step {step:,}" for step in steps]
-    columns = min(3, len(found))
-    rows = -(-len(found) // columns)
+    columns = min(3, len(runs))
+    rows = -(-len(runs) // columns)
     with new_figure((0.8 + WIDTHS[columns] * columns, 1.0 + HEIGHT * rows)) as (figure, pictures):
-        places = panels(figure, len(found), columns, sharex=True, sharey=True)
+        places = panels(figure, len(runs), columns, sharex=True, sharey=True)
         figure.suptitle(f"Singular values of the embeddings of {title}, by training step", fontsize=10)
-        for axes, (run, spectra) in zip(places, found.items(), strict=True):
+        for axes, (run, spectra) in zip(places, runs.items(), strict=True):
             for number, (step, style) in enumerate(zip(steps, styles(names).values(), strict=True)):
                 if step in spectra:
                     values = spectra[step].singular_values
@@ -68,26 +68,27 @@ def spectrum(found: Spectra, title: str) -> Pictures:
     return pictures
 
 
-def terms(found: Spectra, title: str) -> Pictures:
+def terms(runs: Spectra, title: str) -> Pictures:
     """The two terms of the objective, the bound of the second one, and what it bounds, over the steps of runs.
 
     Args:
-      found: none without a step. Without a temperature there are no terms, and their panels are left out.
+      runs: none without a step. Without a temperature there are no terms, and their panels are left out.
     """
-    every = [one for spectra in found.values() for one in spectra.values()]
-    shown = [text for text, (field, *_) in TERMS.items() if any(field in one.numbers for one in every)]
-    first = every[0]
+    all_spectra = [spectrum for spectra in runs.values() for spectrum in spectra.values()]
+    shown = [text for text, (field, *_) in TERMS.items() if any(field in spectrum.numbers for spectrum in all_spectra)]
+    first = all_spectra[0]
     sentences = round(first.numbers["top_eigenvalue"] * float(np.sum(first.singular_values**2)))
     facts = {"sentences": sentences, "most": len(first.singular_values)}
     columns, rows = 2, -(-len(shown) // 2)
-    names = {run: shortened(run) for run in found}
+    names = {run: shortened(run) for run in runs}
     with new_figure((0.8 + WIDTHS[columns] * columns, 1.0 + HEIGHT * rows)) as (figure, pictures):
         figure.suptitle(f"The objective and the spectrum of the embeddings of {title}", fontsize=10)
         for axes, text in zip(panels(figure, len(shown), columns), shown, strict=True):
             solid, dashed, up = TERMS[text]
-            for (run, style), spectra in zip(styles(found).items(), found.values(), strict=True):
+            for (run, style), spectra in zip(styles(runs).items(), runs.values(), strict=True):
                 for field, how in ((solid, SOLID), (dashed, DASHED)):
-                    points = [(step, one.numbers[field]) for step, one in spectra.items() if field in one.numbers]
+                    numbers = {step: spectrum.numbers for step, spectrum in spectra.items()}
+                    points = [(step, of_step[field]) for step, of_step in numbers.items() if field in of_step]
                     label = names[run] if field == solid else None
                     if points:
                         more = {"markersize": 4, "markevery": max(1, len(points) // 10), "label": label}
@@ -107,7 +108,7 @@ def _places(count: int) -> list[int]:
 
 
 def _legend(figure: "Figure", names: Iterable[str]) -> None:
-    """Of all panels together, each name once, in this order."""
+    """A legend for all panels together, with each name once, in this order."""
     handles: dict[str, Any] = {}
     for axes in figure.axes:
         handles |= dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True))

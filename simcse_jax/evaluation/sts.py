@@ -78,15 +78,15 @@ def _pairs(subsets: dict[str, list[_Row]], where: str) -> Pairs:
     for name, subset in subsets.items():
         if len({row.gold for row in subset}) < 2:
             few = f"{len(subset)} graded pairs; a correlation needs two or more"
-            what = few if len(subset) < 2 else f"all {len(subset)} scores are {subset[0].gold:g}: no correlation"
-            raise UserError(f"{where}, {name}: {what}" if len(subsets) > 1 else f"{where}: {what}")
+            problem = few if len(subset) < 2 else f"all {len(subset)} scores are {subset[0].gold:g}: no correlation"
+            raise UserError(f"{where}, {name}: {problem}" if len(subsets) > 1 else f"{where}: {problem}")
         slices[name], start = slice(start, start + len(subset)), start + len(subset)
     gold = np.array([row.gold for row in rows])
     as_read = [*(row.first for row in rows), *(row.second for row in rows)]
     # SentEval splits sentences at white space and SimCSE joins the words again: byte-level tokenizers see it.
     sentences = [" ".join(sentence.split()) for sentence in as_read]
-    own = slices if len(subsets) > 1 else {}
-    return Pairs(sentences[: len(rows)], sentences[len(rows) :], gold, own, as_read)
+    named_slices = slices if len(subsets) > 1 else {}
+    return Pairs(sentences[: len(rows)], sentences[len(rows) :], gold, named_slices, as_read)
 
 
 def read_task(folder: Path, task: str, split: str = "test") -> Pairs | None:
@@ -113,8 +113,8 @@ def read_graded_pairs(path: Path) -> Pairs:
             return _pairs({path.stem: _scored(read_places(path, PLACES["STSBenchmark"]))}, str(path))
         names, rows = read_separated(path)
     if not set(names) >= set(COLUMNS):
-        what = "needs" if path.suffix in OF_RECORDS else "line 1 must name"
-        raise UserError(f"{path}: {what} the columns sentence1, sentence2 and score (or be STS-B's)")
+        demand = "needs" if path.suffix in OF_RECORDS else "line 1 must name"
+        raise UserError(f"{path}: {demand} the columns sentence1, sentence2 and score (or be STS-B's)")
     places = [names.index(name) for name in COLUMNS]
     graded = (Row(row.where, [row.fields[place] for place in places]) for row in rows)
     return _pairs({path.stem: _scored(graded)}, str(path))
@@ -166,12 +166,12 @@ def read(data: str, tasks: Sequence[str], split: str = "test") -> tuple[dict[str
         return {name: read_graded_pairs(path)}, []
     if not path.is_dir():
         raise UserError(f"{data}: no such folder or file of STS data")
-    found = {task: read_task(path, task, split) for task in tasks}
-    present = {task: pairs for task, pairs in found.items() if pairs is not None}
+    by_task = {task: read_task(path, task, split) for task in tasks}
+    present = {task: pairs for task, pairs in by_task.items() if pairs is not None}
     if not present:
-        what = "development set of " if split == "dev" else ""
+        kind = "development set of " if split == "dev" else ""
         raise UserError(
-            f"{data}: no {what}{', '.join(tasks)} there; expected SentEval's data/downstream, with STS and SICK"
+            f"{data}: no {kind}{', '.join(tasks)} there; expected SentEval's data/downstream, with STS and SICK"
         )
     return present, [task for task in tasks if task not in present]
 
@@ -196,7 +196,7 @@ def spearman(similarity: Float[np.ndarray, " P"], gold: Float[np.ndarray, " P"])
 
 
 def _ranks(values: Float[np.ndarray, " P"]) -> Float64[np.ndarray, " P"]:
-    """From 1; equal values have the mean of theirs."""
+    """Ranks from 1; equal values share the mean of their ranks."""
     _, which, counts = np.unique(values, return_inverse=True, return_counts=True)
     return (np.cumsum(counts) - (counts - 1) / 2)[which]
 
@@ -263,8 +263,8 @@ class Similarity:
     @property
     def protocol(self) -> str:
         """A description of the figures."""
-        every = list(self.aggregations) == ["all"]
-        how = "all pairs of a task together" if every else f"by {', '.join(self.aggregations)}"
+        is_all = list(self.aggregations) == ["all"]
+        how = "all pairs of a task together" if is_all else f"by {', '.join(self.aggregations)}"
         return f"{' and '.join(METRICS[metric] for metric in self.metrics)} × 100, {how}"
 
 
@@ -279,8 +279,8 @@ class Correlation:
     def fingerprint(self) -> str:
         """SHA-256 of the pairs, on which the choice depends."""
         pairs = self.tasks.values()
-        texts = [each.as_read or [*each.first, *each.second] for each in pairs]
-        return sha256(*map(np.array, texts), *(each.gold for each in pairs))
+        texts = [task_pairs.as_read or [*task_pairs.first, *task_pairs.second] for task_pairs in pairs]
+        return sha256(*map(np.array, texts), *(task_pairs.gold for task_pairs in pairs))
 
     def __call__(self, embed: Embed) -> dict[str, float]:
         """The number of one model."""
@@ -308,8 +308,8 @@ def averages(results: dict[str, dict[str, Any]], missing: Sequence[str]) -> dict
     """The result of `average`, and {"averages": {metric: {aggregation: …}}}; nothing if a task is missing."""
     if missing:
         return {}
-    every = {metric: {name: _average(results, metric, name) for name in AGGREGATIONS} for metric in METRICS}
-    return {**average(results, missing), "averages": every}
+    by_metric = {metric: {name: _average(results, metric, name) for name in AGGREGATIONS} for metric in METRICS}
+    return {**average(results, missing), "averages": by_metric}
 
 
 def _average(results: dict[str, dict[str, Any]], metric: str, aggregation: str) -> float:
@@ -335,8 +335,8 @@ def table(
     for metric, aggregation in choices:
         values = [figure(results[task], metric, aggregation) if task in results else None for task in tasks]
         if len(tasks) > 1:
-            known = [value for value in values if value is not None]
-            values.append(float(np.mean(known)) if len(known) == len(values) else None)
+            present = [value for value in values if value is not None]
+            values.append(float(np.mean(present)) if len(present) == len(values) else None)
         figures = ["-" if value is None else f"{value:.2f}" for value in values]
         rows.append([f"{METRICS[metric]}, {aggregation}", *figures])
     if len(choices) == 1:

@@ -33,7 +33,7 @@ from jaxtyping import Bool, Float, Int, Int64, Shaped
 
 from simcse_jax.errors import UserError
 from simcse_jax.evaluation import early_stopping, logistic, sts
-from simcse_jax.evaluation.evaluator import Embed, Encode, by_task, encode_once, titled
+from simcse_jax.evaluation.evaluator import Embed, Encode, by_task, encode_once, with_titles
 from simcse_jax.evaluation.transfer_files import FOLDS, Task
 from simcse_jax.host.progress import Progress
 from simcse_jax.tasks import GRIDS, PROTOCOLS, TRANSFER
@@ -78,9 +78,9 @@ def stratified_folds(labels: Shaped[np.ndarray, " N"], count: int = FOLDS, seed:
     shares = [np.bincount(ordered[fold::count], minlength=len(first)) for fold in range(count)]
     folds = np.empty(len(labels), np.int64)
     for number, share in enumerate(np.transpose(shares)):
-        own = np.repeat(np.arange(count), share)
-        generator.shuffle(own)
-        folds[by_appearance == number] = own
+        fold_numbers = np.repeat(np.arange(count), share)
+        generator.shuffle(fold_numbers)
+        folds[by_appearance == number] = fold_numbers
     return folds
 
 
@@ -170,7 +170,7 @@ def _converged(
     for fold in folds:
         outer = next(predictions)  # (C, N)
         right = [next(predictions)[:, held_out] == numbers[held_out] for _, held_out in fold.inner]
-        development, best = _choose([each.mean(axis=1, dtype=np.float64) for each in right])
+        development, best = _choose([is_right.mean(axis=1, dtype=np.float64) for is_right in right])
         yield Chosen(development, best, present[outer[best]])
 
 
@@ -179,8 +179,8 @@ def _early_stopped(
 ) -> Iterator[Chosen]:
     """By a protocol of SentEval's PyTorch classifier."""
     grid, settings = GRIDS[protocol], early_stopping.SETTINGS[protocol]
-    inner = [[early_stopping.given(*masks) for masks in fold.inner] for fold in folds]
-    outer = [early_stopping.drawn(fold.train) for fold in folds if not fold.has_development_set]
+    inner = [[early_stopping.masked_split(*masks) for masks in fold.inner] for fold in folds]
+    outer = [early_stopping.random_split(fold.train) for fold in folds if not fold.has_development_set]
     classifier = early_stopping.Classifier(inputs, labels, classes, [*itertools.chain(*inner), *outer], settings)
     with Progress(sum(map(len, inner)) + len(outer), "fits", shown=jax.process_index() == 0) as bar:
 
@@ -191,7 +191,7 @@ def _early_stopped(
 
         for number, fold in enumerate(folds):
             fitted = [fit(split, grid) for split in inner[number]]
-            development, best = _choose([each.accuracy for each in fitted])
+            development, best = _choose([classifier.accuracy for classifier in fitted])
             if fold.has_development_set:
                 yield Chosen(development, best, fitted[0].predicted[best])  # a second training would be the same
             else:
@@ -226,7 +226,7 @@ def evaluate(encode: Encode, tasks: dict[str, Task], *, protocol: str = "sklearn
       folds. `examples` are those that were scored; the folds are the results of `score`.
     """
     results = {}
-    for name, task in titled(tasks):
+    for name, task in with_titles(tasks):
         folds = make_folds(task, fold_count(protocol))
         scored = score(features(encode, task), task.labels, folds, protocol, task.classes)
         shown = [{key: value for key, value in fold.items() if key != "f1" or name == "MRPC"} for fold in scored]

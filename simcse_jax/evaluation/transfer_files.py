@@ -122,8 +122,8 @@ def _make_task(name: str, where: str, parts: dict[str, list[_Row]]) -> Task:
         splits[split] = slice(len(rows), len(rows) + len(part))
         rows += part
     labels = np.array([row.label for row in rows])
-    found, counts = np.unique(labels[splits["train"]], return_counts=True)
-    if len(found) < 2:
+    classes, counts = np.unique(labels[splits["train"]], return_counts=True)
+    if len(classes) < 2:
         raise UserError(f"{where}: {name}'s sentences are all of one class; a classifier needs two or more")
     if "dev" not in splits and np.min(counts) < FOLDS:
         count = f"{np.min(counts)} sentences of a class"
@@ -154,8 +154,8 @@ def read(data: str, tasks: Sequence[str]) -> tuple[dict[str, Task], list[str]]:
     folder = local_path(data)
     if not folder.is_dir():
         raise UserError(f"{data}: no such folder; transfer tasks need SentEval's data/downstream")
-    found = {task: read_task(folder, task) for task in tasks}
-    present = {task: read for task, read in found.items() if read is not None}
+    by_task = {task: read_task(folder, task) for task in tasks}
+    present = {task: read for task, read in by_task.items() if read is not None}
     if not present:
         raise UserError(
             f"{data}: no {', '.join(tasks)} there; expected SentEval's data/downstream, with MR, SST and so on"

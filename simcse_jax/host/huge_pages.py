@@ -11,7 +11,7 @@ PAGES = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 
 
 def use(pages: Path = PAGES) -> None:
-    """Starts this process anew, with the same arguments, if that gives it huge pages; otherwise returns.
+    """Restarts this process with the same arguments if that gives it huge pages; otherwise returns.
 
     glibc reads its settings when a process starts, so one that runs cannot change them. The new process is the same one
     to others: it has its number, its files and its place. A user's own `GLIBC_TUNABLES`, even an empty one, is kept.

@@ -95,7 +95,7 @@ def describe(owner: Owner | None) -> str:
     if owner is None:
         return "another process"
     text = f"process {owner.process} on {owner.host}, since {owner.since},"
-    return "".join(each if each.isprintable() else "?" for each in text)  # the file may be anybody's
+    return "".join(character if character.isprintable() else "?" for character in text)  # the file may be anybody's
 
 
 def taken(place: object, owner: Owner | None) -> UserError:
@@ -148,16 +148,16 @@ def _take(file: Path, place: Path) -> int:
     for attempt in range(ATTEMPTS):
         file.parent.mkdir(parents=True, exist_ok=True)
         try:
-            found = open_alone(file)
+            lock = open_alone(file)
         except Taken as other:
             raise taken(place, read_owner(other.contents)) from None
         except FileNotFoundError:  # the folder was removed just now
             if attempt == ATTEMPTS - 1:
                 raise
             continue
-        if found is None:
+        if lock is None:
             continue
-        descriptor, has_locks = found
+        descriptor, has_locks = lock
         if not has_locks:
             text = f"{file.parent}: a disk without locks; make sure that no other job writes there"
             print(f"warning: {text}", file=sys.stderr, flush=True)
@@ -184,7 +184,7 @@ class StoredLock:
         self._thread.start()
 
     def check(self) -> None:
-        """Looks whether the lock is still this job's.
+        """Checks that the lock is still this job's.
 
         Raises:
           UserError: when another job has taken it over.
@@ -245,17 +245,17 @@ class StoredLock:
     def _take(self) -> int:
         seen: tuple[int, float] | None = None  # the generation of another job's, and since when
         while True:
-            found, generation = self._bucket.get_blob(self._name), None
-            if found is None:
+            blob, generation = self._bucket.get_blob(self._name), None
+            if blob is None:
                 generation = self._write(0)
             elif seen is None:
-                seen = found.generation, time.monotonic()
+                seen = blob.generation, time.monotonic()
                 said = f"was writing there; waiting up to {LOST:.0f} seconds to see whether it still does"
                 print(f"{self._place}: {describe(self._read())} {said}", file=sys.stderr, flush=True)
-            elif found.generation != seen[0]:
+            elif blob.generation != seen[0]:
                 raise taken(self._place, self._read())
             elif time.monotonic() > seen[1] + LOST:
-                generation = self._write(found.generation)
+                generation = self._write(blob.generation)
             if generation is not None:
                 return generation
             time.sleep(LOOK)
@@ -383,8 +383,8 @@ def replacing(folder: Path) -> Iterator[Path]:
         temporary, earlier = _next_to(folder, "new"), _next_to(folder, "old")
         if not folder.exists() and earlier.is_dir():
             os.rename(earlier, folder)
-        for left in (temporary, earlier):  # by a kill
-            shutil.rmtree(left, ignore_errors=True)
+        for leftover in (temporary, earlier):  # by a kill
+            shutil.rmtree(leftover, ignore_errors=True)
         temporary.mkdir()
         try:
             yield temporary
@@ -427,15 +427,15 @@ def _replace(folder: Path, new: Path, earlier: Path) -> None:
             raise
 
 
-def _swap(one: Path, other: Path) -> bool:
+def _swap(first: Path, second: Path) -> bool:
     """Swaps the names of two folders in one step; False where the system or the disk cannot."""
     try:
         rename = ctypes.CDLL(None, use_errno=True).renameat2
     except AttributeError:  # not Linux
         return False
-    if rename(AT_FDCWD, os.fsencode(one), AT_FDCWD, os.fsencode(other), RENAME_EXCHANGE) == 0:
+    if rename(AT_FDCWD, os.fsencode(first), AT_FDCWD, os.fsencode(second), RENAME_EXCHANGE) == 0:
         return True
     number = ctypes.get_errno()
     if number in CANNOT_SWAP:
         return False
-    raise OSError(number, os.strerror(number), str(other))
+    raise OSError(number, os.strerror(number), str(second))

@@ -62,14 +62,14 @@ def output_file(
     if path.suffix.lower() not in kinds:
         raise UserError(f"{where}: must end in {' or '.join(kinds)}")
     path = _followed(path, where)
-    others = [path.with_name(form.format(path.name)) for form in temporary]
-    for other in others:
+    temporaries = [path.with_name(form.format(path.name)) for form in temporary]
+    for other in temporaries:
         with writing(where):
-            if (found := _status(other)) and not stat.S_ISREG(found.st_mode):
+            if (status := _status(other)) and not stat.S_ISREG(status.st_mode):
                 raise UserError(f"{where}: needs the name {other}, which is not a file; remove that")
     _check_replaced(path, where)
     _check_folder(path.absolute().parent, where)
-    check_inputs(others, inputs, where)
+    check_inputs(temporaries, inputs, where)
     return path
 
 
@@ -90,9 +90,9 @@ def output_folder(
         _check_utf8(folder, where)
     if folder.exists() and not folder.is_dir():
         raise UserError(f"{where}: is a file; it must be a folder (a new one is created)")
-    for given, source in _local(inputs):
+    for input_option, source in _local(inputs):
         if source.is_dir() and os.path.realpath(folder) == os.path.realpath(source):
-            raise UserError(f"{where}: is the folder of {given}; choose another")
+            raise UserError(f"{where}: is the folder of {input_option}; choose another")
     existing = [path for pattern in files for path in folder.glob(pattern)]
     for path in existing:
         if path.is_dir():
@@ -138,8 +138,8 @@ def takes_place_of(output: Path, source: Path) -> bool:
     if _is_read(real, real_source):
         return True
     written = output.stat()
-    found = (_status(path) for path in _files(source) if _is_read(path, source))
-    return any(status is not None and os.path.samestat(status, written) for status in found)
+    statuses = (_status(path) for path in _files(source) if _is_read(path, source))
+    return any(status is not None and os.path.samestat(status, written) for status in statuses)
 
 
 def _files(folder: Path) -> Iterator[Path]:
@@ -159,12 +159,12 @@ def check_inputs(outputs: Iterable[Path], inputs: Inputs | None, where: str) -> 
       where: how the message begins: the option and its value.
     """
     outputs = list(outputs)
-    for given, source in _local(inputs):
+    for option, source in _local(inputs):
         for output in outputs:
             with writing(where):
                 if takes_place_of(output, source):
-                    what = "a file of" if source.is_dir() else "the file of"
-                    raise UserError(f"{where}: {output} is {what} {given}, which would be lost; choose another")
+                    article = "a file of" if source.is_dir() else "the file of"
+                    raise UserError(f"{where}: {output} is {article} {option}, which would be lost; choose another")
 
 
 @contextlib.contextmanager
@@ -229,7 +229,7 @@ def _check_replaced(path: Path, where: str) -> None:
 
 
 def _is_writable(path: Path) -> bool:
-    """Whether its mode lets this process write to it, with the rights that it has now."""
+    """Whether this process may write to the file, by its mode."""
     return os.access(path, os.W_OK, effective_ids=os.access in os.supports_effective_ids)
 
 
@@ -243,9 +243,9 @@ def _check_folder(folder: Path, where: str) -> None:
 
 
 def _local(inputs: Inputs | None) -> list[tuple[str, Path]]:
-    """The inputs with a path, which need not exist: a model of the hub has one too, where nothing lies."""
-    names = {given: split_step(str(name)).name for given, name in (inputs or {}).items() if name}
-    return [(given, _place(name)) for given, name in names.items() if not is_remote(name)]
+    """The inputs that have a path, which need not exist: a hub model's name is also one."""
+    names = {option: split_step(str(name)).name for option, name in (inputs or {}).items() if name}
+    return [(option, _place(name)) for option, name in names.items() if not is_remote(name)]
 
 
 def _place(name: str) -> Path:

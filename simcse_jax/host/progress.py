@@ -120,6 +120,6 @@ class Progress:
 
     def _line(self, note: str) -> str:
         rate = (self._done - self._first) / max(time.monotonic() - self._start, 1e-9)
-        left = f", {tqdm.format_interval((self._total - self._done) / rate)} left" if rate else ""
-        counts = f"{self._done:,} of {self._total:,} {self._unit}, {rate:.3g} a second{left}"
+        remaining = f", {tqdm.format_interval((self._total - self._done) / rate)} left" if rate else ""
+        counts = f"{self._done:,} of {self._total:,} {self._unit}, {rate:.3g} a second{remaining}"
         return (f"{self._title}: " if self._title else "") + counts + (f", {note}" if note else "")

@@ -22,6 +22,7 @@ from etils import epath
 
 from simcse_jax.errors import UserError, broken, reason, require, why
 from simcse_jax.host.flock import Taken, open_alone
+from simcse_jax.host.version import __version__
 
 STORE = ("storage.googleapis.com", 443)
 
@@ -96,12 +97,12 @@ def as_path(name: str) -> Folder:
         _check_network(name)
         # Otherwise each process keeps its first listing, whatever the others and tensorstore write.
         fsspec.config.conf.setdefault("gs", {})["use_listings_cache"] = False
-        found = epath.Path(f"gs://{bucket}").exists()
+        exists = epath.Path(f"gs://{bucket}").exists()
     except UserError:
         raise
     except Exception as error:  # of the store's client: no access, no network
         raise UserError(f"{name}: cannot be reached: {reason(error)}") from None
-    if not found:  # the client would create one
+    if not exists:  # the client would create one
         raise UserError(f"{name}: there is no bucket {bucket}, or no permission to see it (storage.buckets.get)")
     return epath.Path(name)
 
@@ -286,11 +287,11 @@ def _open_alone(temporary: Path) -> IO[bytes]:
         if temporary.is_symlink():  # it would lead to another file
             temporary.unlink()
         try:
-            found = open_alone(temporary)
+            opened = open_alone(temporary)
         except Taken:
             raise OSError(errno.EBUSY, "another process is writing it") from None
-        if found is not None:  # otherwise another process has just given it its final name
-            file = open(temporary, "r+b", opener=lambda *_, descriptor=found[0]: descriptor)
+        if opened is not None:  # otherwise another process has just given it its final name
+            file = open(temporary, "r+b", opener=lambda *_, descriptor=opened[0]: descriptor)
             file.truncate(0)
             return file
 
@@ -350,6 +351,20 @@ def parse_json(text: str, where: str, kind: type = dict) -> Any:
     if not isinstance(content, kind):
         raise UserError(f"{where}: not a JSON {'object' if kind is dict else kind.__name__}")
     return content
+
+
+def other_format(where: object, content: Mapping[str, Any], cure: str) -> UserError:
+    """The error of a file of ours in a format of another version, which its `versions` name."""
+    version = written_by(content) or "of another version"
+    return UserError(
+        f"{where}: written by simcse_jax {version!s:.40} in a format that {__version__} does not read; {cure}"
+    )
+
+
+def written_by(content: Mapping[str, Any]) -> Any:
+    """The version of simcse_jax that wrote a JSON file of ours; None if it does not say."""
+    versions = content.get("versions")
+    return versions.get("simcse_jax") if isinstance(versions, dict) else None
 
 
 def write_json(path: Path, content: dict | list) -> None:

@@ -32,10 +32,10 @@ def prepare() -> None:
             stream.reconfigure(errors="backslashreplace")
 
 
-def typed(prompt: str) -> Iterator[str]:
+def read_typed_lines(prompt: str) -> Iterator[str]:
     """The lines of standard input, without their ends, until it ends or is interrupted; drops a byte-order mark.
 
-    `prompt` is printed on standard error before each line that is typed on a keyboard.
+    `prompt` is printed on standard error before each line that is read_typed_lines on a keyboard.
     """
     if sys.stdin is None:  # it was closed
         return

@@ -69,8 +69,8 @@ def is_cross_encoder(name: str) -> bool:
     if (folder / SETTINGS_FILE).is_file() and read_settings(folder).model_type == KIND:
         return True
     path = folder / "config.json"
-    found = read_json(path).get("architectures") if path.is_file() else None
-    return not (folder / LISTING).is_file() and CLASSIFIER in str(found)
+    architectures = read_json(path).get("architectures") if path.is_file() else None
+    return not (folder / LISTING).is_file() and CLASSIFIER in str(architectures)
 
 
 def load_cross_encoder(name: str) -> Pretrained:
@@ -120,10 +120,10 @@ def reads_types(model: Pretrained) -> bool:
     )
     inputs, kind = stated.get("model_input_names"), stated.get("tokenizer_class") or config.get("tokenizer_class")
     if inputs is not None:
-        given = "token_type_ids" in inputs
+        gives_types = "token_type_ids" in inputs
     else:
-        given = str(kind).removesuffix("Fast") in TYPED if kind else model.config.positions == FROM_ZERO
-    return model.config.type_vocab_size > 1 and given
+        gives_types = str(kind).removesuffix("Fast") in TYPED if kind else model.config.positions == FROM_ZERO
+    return model.config.type_vocab_size > 1 and gives_types
 
 
 def _check_modules(folder: Path, transformer: Path) -> None:
@@ -150,19 +150,19 @@ def _read_head(
     def read(tensor: str, *shape: int | None) -> np.ndarray:
         if tensor not in tensors:
             raise UserError(f"{path}: the tensor {tensor!r} of its classification head is missing")
-        found = tensors[tensor].shape
-        if len(found) != len(shape) or any(want not in (None, have) for want, have in zip(shape, found, strict=True)):
-            raise UserError(f"{path}: {tensor!r} has shape {found}, but hidden_size is {size}")
+        actual = tensors[tensor].shape
+        if len(actual) != len(shape) or any(want not in (None, have) for want, have in zip(shape, actual, strict=True)):
+            raise UserError(f"{path}: {tensor!r} has shape {actual}, but hidden_size is {size}")
         return np.array(as_float32(tensors[tensor], tensor, path))  # not the file's
 
     def bias(module: str, count: int) -> np.ndarray:
         name = f"{module}.bias"
         return read(name, count) if name in tensors else np.zeros(count, np.float32)
 
-    own = fields.get("classifier_activation", "gelu")
-    activation = head.activation or OWN_ACTIVATIONS.get(own if isinstance(own, str) else "", "")
+    stated = fields.get("classifier_activation", "gelu")
+    activation = head.activation or OWN_ACTIVATIONS.get(stated if isinstance(stated, str) else "", "")
     if not activation:
-        raise UserError(f"{where}: classifier_activation {own!r:.60} is not supported")
+        raise UserError(f"{where}: classifier_activation {stated!r:.60} is not supported")
     modules: list[Module] = [Dense(activation, size, inputs=size)]
     weights = [{"kernel": read(f"{head.dense}.weight", size, size).T, "bias": bias(head.dense, size)}]
     if head.norm:
@@ -173,17 +173,18 @@ def _read_head(
     kernel = read(f"{head.out}.weight", None, size)
     modules.append(Dense("Identity", len(kernel), inputs=size))
     weights.append({"kernel": kernel.T, "bias": bias(head.out, len(kernel))})
-    named = ((f"{arithmetic.PREFIX}{number}.", each) for number, each in enumerate(weights))
-    return modules, {prefix + name: value for prefix, each in named for name, value in each.items()}
+    named = ((f"{arithmetic.PREFIX}{number}.", module_weights) for number, module_weights in enumerate(weights))
+    return modules, {prefix + name: value for prefix, module_weights in named for name, value in module_weights.items()}
 
 
 def _activation(folder: Path, fields: Mapping[str, Any], labels: int) -> str:
     """What is applied to the scores: the files' own choice, or else a sigmoid for one label and nothing for several."""
     settings = folder / SETTINGS_FILE
-    own = fields.get("sentence_transformers")
+    section = fields.get("sentence_transformers")
+    section = section if isinstance(section, dict) else {}
     stated = {
         settings: read_json(settings).get("activation_fn") if settings.is_file() else None,
-        folder / "config.json": (own if isinstance(own, dict) else {}).get("activation_fn", fields.get(EARLIER)),
+        folder / "config.json": section.get("activation_fn", fields.get(EARLIER)),
     }
     for path, name in stated.items():
         if isinstance(name, str) and name.startswith("torch."):  # others are code, which is not run
@@ -195,7 +196,7 @@ def _activation(folder: Path, fields: Mapping[str, Any], labels: int) -> str:
 
 
 def _settings(folder: Path) -> Settings:
-    """Its prompts, which come before the first of two texts."""
+    """The prompts of a cross-encoder, which come before the first of two texts."""
     path = folder / SETTINGS_FILE
     if not path.is_file():
         return Settings(model_type=KIND)

@@ -97,7 +97,7 @@ class Pretrained:
 
     @property
     def states_pooler(self) -> bool:
-        """Whether its files say how to make an embedding, as those of a sentence encoder do."""
+        """Whether its files say how to make an embedding, as a sentence encoder's do."""
         folders = (self.folder, self.folder.parent)  # of sentence-transformers' first versions: 0_Transformer
         return any((folder / name).is_file() for folder in folders for name in (MARKER, LISTING))
 
@@ -112,13 +112,13 @@ class Pretrained:
     def has_mask_token(self) -> bool:
         """Whether its tokenizer puts a mask token next to every sentence."""
         tokenizer = self.tokenizer
-        there = tokenizer.template
-        return there is not None and tokenizer.mask_token_id in there.before + there.after
+        template = tokenizer.template
+        return template is not None and tokenizer.mask_token_id in template.before + template.after
 
-    def check_layers(self, what: str) -> None:
+    def check_layers(self, user: str) -> None:
         """Refuses word vectors where a transformer is needed."""
         if self.vocabulary is not None:
-            raise UserError(f"{self.name}: averages word vectors and has no layers; {what} needs a transformer")
+            raise UserError(f"{self.name}: averages word vectors and has no layers; {user} needs a transformer")
 
     def without_modules(self) -> "Pretrained":
         """The same model with nothing after pooler and head but what `normalize` says."""
@@ -174,7 +174,7 @@ def choose_pooler(model: Pretrained, pooler: str | None) -> ChosenPooler:
     return ChosenPooler(chosen, head)
 
 
-def choose_pooler_aloud(model: Pretrained, pooler: str | None, stacklevel: int) -> ChosenPooler:
+def choose_pooler_and_warn(model: Pretrained, pooler: str | None, stacklevel: int) -> ChosenPooler:
     """`choose_pooler` for a model that a user has just named; warns where the model's own pooler is a guess."""
     if pooler is None and model.guess:
         warnings.warn(model.guess, UserWarning, stacklevel)
@@ -300,7 +300,7 @@ def _read_marker(marker: dict[str, Any], path: Path) -> ChosenPooler:
 def _by_name(
     name: str, hf_config: dict[str, Any], tensors: Container[str], config: EncoderConfig
 ) -> tuple[str, bool, str]:
-    """The pooler of a published model; of others the one that the reference's tool takes for a model of its code.
+    """The pooler of a published model; for others, the one that the reference's tool takes.
 
     That is by the name, and for a model of other code `cls` alone, or a decoder's last token. Signs of its code are the
     layer `mlp.dense`, an architecture `…ForCL`, or, since its conversion leaves neither, the words sup, unsup or simcse
@@ -309,8 +309,8 @@ def _by_name(
     Returns:
       The pooler, whether there is a head, which follows `cls` alone, and what was guessed, in words.
     """
-    if (known := own_pooler(name)) is not None:
-        return known, False, ""
+    if (published := own_pooler(name)) is not None:
+        return published, False, ""
     if released := REFERENCE_NAME.search(Path(name).name):
         return "cls", released[1] == "sup", ""
     path = local_path(name).absolute()
@@ -329,7 +329,7 @@ def _by_name(
 
 
 def _name_of(path: Path) -> str:
-    """The name of a model's folder; of a checkpoint that of the run, of a snapshot that of the hub's model."""
+    """The name of a model's folder, of a checkpoint's run, or of a hub snapshot's model."""
     if re.fullmatch(r"checkpoint-\d+", path.name):
         return path.parent.name
     return path.parents[1].name.rpartition("--")[2] if path.parent.name == "snapshots" else path.name

@@ -157,16 +157,16 @@ def layer_weights(pooler: str, num_layers: int) -> np.ndarray | None:
 
 
 def pooling_for(pooler: str, num_layers: int) -> tuple[str, np.ndarray | None]:
-    """What one of our poolers is written as: a pooling of tokens, and (L + 1,) weights of the layers before it."""
+    """The written form of one of our poolers: a pooling of tokens, after (L + 1,) weights of the layers."""
     weights = layer_weights(pooler, num_layers)
     return "cls" if pooler in FIRST_TOKEN else "avg" if weights is not None else pooler, weights
 
 
 def is_written_as(pooler: str, num_layers: int, read: str) -> bool:
-    """Whether modules that were read as the pooler `read` are what `pooler` is written as."""
+    """Whether modules that were read as the pooler `read` are the written form of `pooler`."""
     last = np.append(np.zeros(num_layers), 1)
-    one, other = (
+    written, read_back = (
         (tokens, (last if weights is None else weights / weights.sum()).tolist())
         for tokens, weights in (pooling_for(pooler, num_layers), pooling_for(read, num_layers))
     )
-    return one == other
+    return written == read_back

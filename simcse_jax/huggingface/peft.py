@@ -41,8 +41,8 @@ ALL = "all-linear"  # stands for all maps
 
 def base_fingerprint(params: Mapping[str, AnyArray]) -> str:
     """SHA-256 of an encoder's own parameters, without LoRA's, a head's and the like."""
-    own = sorted(name for name in params if name.startswith("encoder.") and lora.NAME not in name.split("."))
-    return sha256(*(np.asarray(params[name]) for name in own))
+    names = sorted(name for name in params if name.startswith("encoder.") and lora.NAME not in name.split("."))
+    return sha256(*(np.asarray(params[name]) for name in names))
 
 
 def write_adapter(
@@ -109,14 +109,14 @@ def read_adapter(name: str, encoder: EncoderConfig, model: Pretrained) -> dict[s
         raise UserError(f"{path}: the tensor {other[0]!r:.120} {which}; {advice}")
     params = {}
     for key, (ours, shape) in expected.items():
-        if (found := tensors[key].shape) != shape:
+        if (actual := tensors[key].shape) != shape:
             needs = f"but {model.name} needs {shape}: it is an adapter of another model"
-            raise UserError(f"{path}: {key!r} has shape {found}, {needs}")
+            raise UserError(f"{path}: {key!r} has shape {actual}, {needs}")
         params[ours] = np.array(as_float32(tensors[key], key, str(path)).T, order="C")
     return params
 
 
-def _check_config(fields: Mapping[str, Any], path: Path, own: Lora) -> None:
+def _check_config(fields: Mapping[str, Any], path: Path, expected: Lora) -> None:
     if fields.get("peft_type") != "LORA":
         raise UserError(f"{path}: peft_type is {fields.get('peft_type')!r:.60}; only LORA is supported")
     for field in sorted(fields.keys() - UNDERSTOOD):
@@ -129,7 +129,7 @@ def _check_config(fields: Mapping[str, Any], path: Path, own: Lora) -> None:
         )
     if fields.get("bias", "none") not in (None, "none"):
         raise UserError(f"{path}: bias is {fields['bias']!r:.60}; only 'none' is supported")
-    for field, name, value in (("r", "rank", own.rank), ("lora_alpha", "alpha", own.alpha)):
+    for field, name, value in (("r", "rank", expected.rank), ("lora_alpha", "alpha", expected.alpha)):
         if fields.get(field) != value:
             raise UserError(
                 f"{path}: {field} is {fields.get(field)!r:.60}, but config.model.lora.{name} is {value}; set it to the "
@@ -174,12 +174,12 @@ def sites(encoder: EncoderConfig, targets: Sequence[str], field: str) -> tuple[S
     maps = linear_maps(encoder.model_type)
     if not targets:
         return tuple(site for site in maps.values() if site.part == "qkv" and site.index != 1)
-    known = [end for module in maps for end in _ends(module)]
+    endings = [end for module in maps for end in _ends(module)]
     for target in targets:
-        if target not in (*known, ALL):
+        if target not in (*endings, ALL):
             raise UserError(
                 f"{field}: {target!r:.60} is not a linear map of a layer of the type {encoder.model_type}; the nearest "
-                f"one is {nearest(target, known)}; there are {', '.join(maps)}"
+                f"one is {nearest(target, endings)}; there are {', '.join(maps)}"
             )
     return tuple(
         site for module, site in maps.items() if any(target == ALL or target in _ends(module) for target in targets)
@@ -187,6 +187,6 @@ def sites(encoder: EncoderConfig, targets: Sequence[str], field: str) -> tuple[S
 
 
 def _ends(module: str) -> list[str]:
-    """A name, and what is left of it without its first parts."""
+    """A name, and its endings without its first parts."""
     parts = module.split(".")
     return [".".join(parts[first:]) for first in range(len(parts))]

@@ -29,9 +29,9 @@ def public_value(field: str, value: Any, hub: Collection[str] | None = None) -> 
         return ",".join(public_value(field, part, hub) for part in parts)
     kind, colon, rest = value.partition(":")
     if colon and kind in ("hf", "tfds"):
-        name, *others = rest.split(":")
+        name, *further = rest.split(":")
         keep = is_from_hub(field, value, hub) if kind == "hf" else is_hub_id(name)
-        return ":".join([kind, name if keep else base_name(name), *others])
+        return ":".join([kind, name if keep else base_name(name), *further])
     if field in LISTS and colon and kind == "sts":
         return f"sts:{base_name(rest)}"
     if field in MODELS and value.startswith("package:"):

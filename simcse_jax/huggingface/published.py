@@ -128,7 +128,7 @@ PLACES = ("config.json", "model/config.json", "0_Transformer/config.json")
 def own_pooler(name: str) -> str | None:
     """The pooler of a published model, by the last part of its name; None for any other model."""
     last = Path(name).name.partition("@")[0]
-    return next((pooler for known, pooler in OWN_POOLERS.items() if known.rpartition("/")[2] == last), None)
+    return next((pooler for hub_name, pooler in OWN_POOLERS.items() if hub_name.rpartition("/")[2] == last), None)
 
 
 def encoder_config(name: str, num_layers: int = 0) -> EncoderConfig:
@@ -138,12 +138,12 @@ def encoder_config(name: str, num_layers: int = 0) -> EncoderConfig:
     """
     if split_glove(name) is not None:
         raise UserError(f"{name}: averages word vectors and has no layers; a step of training needs a transformer")
-    name = known = split_step(name).name
+    name = published_name = split_step(name).name
     for owner in OWNERS:
-        known = known.removeprefix(owner)
+        published_name = published_name.removeprefix(owner)
     local = name.startswith("package:") or local_path(name).exists()
-    if not local and known in PUBLISHED:
-        return PUBLISHED[known].keep_layers(num_layers)
+    if not local and published_name in PUBLISHED:
+        return PUBLISHED[published_name].keep_layers(num_layers)
     if not local:
         raise UserError(f"{name}: no such folder, and the only hub models with known shapes are {', '.join(PUBLISHED)}")
     folder = resolve(name)

@@ -37,8 +37,8 @@ def resolve(name: str) -> Path:
         raise UserError(f"{name}: no such folder")
     try:
         folder = hub.download(*hub_name, HUB_FILES)
-        found = folder.rglob("model*.safetensors")
-        if all(any(module in path.parent.name for module in MODULES) for path in found):
+        files = folder.rglob("model*.safetensors")
+        if all(any(module in path.parent.name for module in MODULES) for path in files):
             older = [f"{place}pytorch_model*" for place in ("", "*Transformer/", "*WordEmbeddings/")]
             folder = hub.download(*hub_name, [*HUB_FILES, *older])
     except UserError as error:
@@ -64,7 +64,7 @@ def _package_folder(package: str) -> Path:
         raise UserError(f"package:{package}: {root} holds no model.safetensors")
     if (published := PACKAGE_WEIGHTS.get(package)) is not None:
         with open(folder / "model.safetensors", "rb") as file:
-            found = hashlib.file_digest(file, "sha256").hexdigest()
-        if found != published:
-            raise UserError(f"package:{package}: model.safetensors has SHA-256 {found}, not {published}; reinstall it")
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+        if digest != published:
+            raise UserError(f"package:{package}: model.safetensors has SHA-256 {digest}, not {published}; reinstall it")
     return folder

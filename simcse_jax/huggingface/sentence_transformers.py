@@ -64,7 +64,7 @@ POOLING_SWITCHES = {
     "lasttoken": "last",
 }
 # The values of the field `pooling_mode`, which newer versions write instead, and their poolers.
-POOLING_MODES = {name.removesuffix("_token").removesuffix("_tokens"): own for name, own in POOLING_SWITCHES.items()}
+POOLING_MODES = {name.removesuffix("_token").removesuffix("_tokens"): mode for name, mode in POOLING_SWITCHES.items()}
 POOLING_MODES |= {"mean_sqrt_len_tokens": "avg_sqrt"}
 # The transformer's own file; the first that there is. The others are of earlier versions.
 TRANSFORMER_FILES = tuple(
@@ -86,7 +86,7 @@ Weights = dict[str, np.ndarray]
 
 
 class Modules(NamedTuple):
-    """What comes after the encoder."""
+    """The modules after the encoder."""
 
     convolutions: Convolutions | None  # between the encoder and the pooler
     convolution_weights: Weights  # by our names
@@ -153,10 +153,10 @@ def read_modules(folder: Path, size_of_words: int = 0) -> Modules:
     kinds = [entry.kind for entry in entries]
     layers, weighted = kinds[:1] == [Kind.LAYERS] and not convolutions, kinds[:1] == [Kind.WORD_WEIGHTS]
     place = int(layers or weighted)  # of the pooling
-    found = [kinds.count(kind) for kind in (Kind.POOLING, Kind.LAYERS, Kind.WORD_WEIGHTS)]
+    counts = [kinds.count(kind) for kind in (Kind.POOLING, Kind.LAYERS, Kind.WORD_WEIGHTS)]
     if Kind.CNN in kinds:
         raise Unsupported(f"{folder / LISTING}: CNN is supported only directly after Transformer")
-    if found != [1, layers, weighted] or kinds.index(Kind.POOLING) != place:
+    if counts != [1, layers, weighted] or kinds.index(Kind.POOLING) != place:
         raise Unsupported(
             f"{folder / LISTING}: only one Pooling directly after Transformer, CNN, WeightedLayerPooling or "
             "WordWeights is supported"
@@ -219,11 +219,11 @@ def _check_transformer(folder: Path) -> None:
         if fields.get(field):
             raise Unsupported(f"{path}: {field} is {fields[field]!r:.80}, which is not supported")
     for field in ARGUMENTS:
-        given = fields.get(field) or {}
-        if not isinstance(given, dict) or any(
-            name not in NEUTRAL and not (name in DTYPES and value == "float32") for name, value in given.items()
+        stated = fields.get(field) or {}
+        if not isinstance(stated, dict) or any(
+            name not in NEUTRAL and not (name in DTYPES and value == "float32") for name, value in stated.items()
         ):
-            raise Unsupported(f"{path}: {field} is {given!r:.80}, which is not supported")
+            raise Unsupported(f"{path}: {field} is {stated!r:.80}, which is not supported")
     if (folder / "adapter_config.json").is_file():
         raise Unsupported(f"{folder / 'adapter_config.json'}: an adapter; merge it into its model first")
 
@@ -264,14 +264,14 @@ def _read_rest(entries: Sequence[_Entry], size: int) -> tuple[tuple[Module, ...]
     weights: Weights = {}
     for number, entry in enumerate(entries):
         module: Module = Normalize()
-        own: Weights = {}
+        parts: Weights = {}
         if entry.kind == Kind.DENSE:
-            module, own = _read_dense(entry.path, size)
+            module, parts = _read_dense(entry.path, size)
         elif entry.kind == Kind.LAYER_NORM:
             tensors = read_tensors(entry.path, {"norm.weight": (size,), "norm.bias": (size,)})
-            module, own = LayerNorm(inputs=size), {"scale": tensors["norm.weight"], "bias": tensors["norm.bias"]}
+            module, parts = LayerNorm(inputs=size), {"scale": tensors["norm.weight"], "bias": tensors["norm.bias"]}
         after.append(module)
-        weights |= {f"{PREFIX}{number}.{name}": value for name, value in own.items()}
+        weights |= {f"{PREFIX}{number}.{name}": value for name, value in parts.items()}
         size = output_size([module], size)
     return tuple(after), weights
 
@@ -281,8 +281,8 @@ def _read_dense(folder: Path, size: int) -> tuple[Dense, Weights]:
     config = read_json(path)
     name = config.get("activation_function", "torch.nn.modules.activation.Tanh")
     package, _, activation = str(name).rpartition(".")
-    known = ("torch.nn", "torch.nn.modules.linear" if activation == "Identity" else "torch.nn.modules.activation")
-    if package not in known or activation not in ACTIVATIONS:
+    packages = ("torch.nn", "torch.nn.modules.linear" if activation == "Identity" else "torch.nn.modules.activation")
+    if package not in packages or activation not in ACTIVATIONS:
         raise Unsupported(f"{path}: the activation {name!r:.80} is not supported")
     before, after, bias = config.get("in_features"), config.get("out_features"), config.get("bias", True)
     if before != size or not isinstance(after, int) or after < 1 or not isinstance(bias, bool | None):
@@ -305,7 +305,7 @@ def describe(modules: Sequence[Module]) -> str:
 
 
 class Settings(NamedTuple):
-    """The contents of the file."""
+    """The contents of a model's settings file."""
 
     prompts: dict[str, str] = NO_PROMPTS  # texts to put before sentences, by name
     default_prompt_name: str | None = None  # the one that `encode` uses; None: no prompt

@@ -72,9 +72,9 @@ class Tokenizer:
         check_ids(self._backend, config, self._where)
 
     def __getstate__(self) -> dict[str, Any]:  # a lock cannot be sent to another process
-        own = {"pad_token_id": self.pad_token_id, "where": self._where, "mask_token": self.mask_token}
-        own |= {"typed": self.typed}
-        return own | {"content": self.content()}
+        state = {"pad_token_id": self.pad_token_id, "where": self._where, "mask_token": self.mask_token}
+        state |= {"typed": self.typed}
+        return state | {"content": self.content()}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         from tokenizers import Tokenizer as Backend
@@ -221,7 +221,7 @@ class Tokenizer:
 
 
 def _failed_on(sentences: list[Text], encode: Callable[[list[Any]], list["Encoding"]]) -> str:
-    """The sentence that a tokenizer fails on, in words."""
+    """A message with the sentence that a tokenizer fails on."""
     for sentence in sentences:
         try:
             encode([sentence])

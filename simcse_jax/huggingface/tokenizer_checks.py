@@ -62,18 +62,18 @@ def panics_in_a_line() -> Iterator[None]:
 
 def check_has_vocabulary(folder: Path) -> None:
     """Refuses a folder without a vocabulary: transformers would make an empty tokenizer."""
-    there = {name for name in (*VOCABULARIES, "merges.txt") if (folder / name).is_file()}
+    files = {name for name in (*VOCABULARIES, "merges.txt") if (folder / name).is_file()}
     compiled = sorted(glob.glob("*.model", root_dir=folder))  # of macOS's hidden files, none
-    if not compiled and not there.intersection(VOCABULARIES):
+    if not compiled and not files.intersection(VOCABULARIES):
         raise UserError(
             f"{folder}: no vocabulary; it must have tokenizer.json, vocab.txt, or vocab.json and merges.txt"
         )
-    if not there.intersection(VOCABULARIES) and importlib.util.find_spec("sentencepiece") is None:
+    if not files.intersection(VOCABULARIES) and importlib.util.find_spec("sentencepiece") is None:
         raise UserError(
             f"{folder / compiled[0]}: the package sentencepiece, which reads it, is not installed; install it "
             "and protobuf, or save the tokenizer with transformers where they are: tokenizer.json is enough"
         )
-    if there == {"vocab.json"}:
+    if files == {"vocab.json"}:
         raise UserError(f"{folder}: has vocab.json, but not its merges.txt")
 
 
@@ -127,7 +127,7 @@ def is_left(side: Any) -> bool:
 
 
 def _sides(folder: Path) -> tuple[str, ...]:
-    """What must be on the right. Padding need not where positions are rotary: embeddings do not depend on its side."""
+    """The settings that must be on the right. With rotary positions, padding may be on either side."""
     model_type = read_json(folder / "config.json").get("model_type") if (folder / "config.json").is_file() else None
     kind = MODEL_TYPES.get(model_type) if isinstance(model_type, str) else None
     is_rotary = kind is not None and kind.parts.get("positions") == ROTARY
@@ -202,8 +202,8 @@ def check_ids(backend: "Backend", config: EncoderConfig, where: str) -> None:
     # The positions of these models begin after the padding; the others' mask alone hides it.
     pads = {token: number for token in PAD_TOKENS if (number := backend.token_to_id(token)) is not None}
     if config.positions == AFTER_PADDING and config.pad_token_id not in pads.values():
-        found = " and ".join(f"{token} is token {number}" for token, number in sorted(pads.items())) or "has no padding"
-        raise UserError(f"{where}: a tokenizer of another model: {found}, in config.json it is {config.pad_token_id}")
+        pad = " and ".join(f"{token} is token {number}" for token, number in sorted(pads.items())) or "has no padding"
+        raise UserError(f"{where}: a tokenizer of another model: {pad}, in config.json it is {config.pad_token_id}")
     if 2 * largest < config.vocab_size:  # a few rows more are usual, for the sake of speed
-        what = f"its last token is {largest}, its weights have {config.vocab_size} rows"
-        raise UserError(f"{where}: a vocabulary that was cut short, or another model's: {what}")
+        problem = f"its last token is {largest}, its weights have {config.vocab_size} rows"
+        raise UserError(f"{where}: a vocabulary that was cut short, or another model's: {problem}")

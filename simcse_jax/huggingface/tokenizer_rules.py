@@ -132,20 +132,20 @@ def _whole(folder: Path) -> "Tokenizer":
     if not whole.get("post_processor"):
         raise Unusual
     backend = Tokenizer.from_file(str(folder / "tokenizer.json"))
-    known = {token["content"]: token["special"] for token in tokens.values()}
+    special = {token["content"]: token["special"] for token in tokens.values()}
     named = {field: value for field, value in config.items() if field.endswith("_token")}
     # A map's objects are the file's own tokens; others would be added with flags of theirs.
-    named |= {name: _content(value) if _content(value) in known else value for name, value in names.items()}
+    named |= {name: _content(value) if _content(value) in special else value for name, value in names.items()}
     named = {field: content for field, content in named.items() if content}
     for field, content in named.items():
-        if field not in NAMED or not isinstance(content, str) or not known.get(content, True):
+        if field not in NAMED or not isinstance(content, str) or not special.get(content, True):
             raise Unusual
         if backend.token_to_id(content) is None:
             raise Unusual
     if backend.get_vocab_size() > LARGEST:
         raise Unusual
     backend.add_special_tokens(
-        [AddedToken(content, normalized=False, special=True) for content in named.values() if content not in known]
+        [AddedToken(content, normalized=False, special=True) for content in named.values() if content not in special]
     )
     added = {token.content for token in backend.get_added_tokens_decoder().values() if token.special}
     if named.get("mask_token") not in (None, next((token for token in MASK_TOKENS if token in added), None)):
@@ -201,8 +201,8 @@ def _tokenizer_json(path: Path, config: dict[str, Any]) -> tuple[dict[str, Any],
     whole = read_json(path)
     tokens = {token.pop("id"): token for token in whole["added_tokens"]}
     listed = {int(number): token for number, token in config.get("added_tokens_decoder", tokens).items()}
-    left = any("left" in str(whole.get(field)).lower() for field in ("truncation", "padding"))
-    if left or listed != tokens:
+    from_the_left = any("left" in str(whole.get(field)).lower() for field in ("truncation", "padding"))
+    if from_the_left or listed != tokens:
         raise Unusual
     return whole, tokens
 
@@ -210,8 +210,8 @@ def _tokenizer_json(path: Path, config: dict[str, Any]) -> tuple[dict[str, Any],
 def _rules(normalizer: dict[str, Any] | None) -> bytes | None:
     """SentencePiece's rules in a normalizer or in the first part of a sequence that has some."""
     parts = normalizer.get("normalizers", [normalizer]) if normalizer else []
-    found = (part["precompiled_charsmap"] for part in parts if part["type"] == "Precompiled")
-    return next((base64.b64decode(text) for text in found), None)
+    texts = (part["precompiled_charsmap"] for part in parts if part["type"] == "Precompiled")
+    return next((base64.b64decode(text) for text in texts), None)
 
 
 def _parts_of_vocabulary(path: Path, kind: str) -> Parts:

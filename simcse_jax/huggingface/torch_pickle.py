@@ -50,7 +50,7 @@ class Storage(NamedTuple):
 
     @property
     def size(self) -> int:
-        """In bytes."""
+        """The size in bytes."""
         return self.elements * self.dtype.itemsize
 
 
@@ -77,7 +77,7 @@ def read_pickle(file: IO[bytes]) -> tuple[Any, list[Storage]]:
 
 
 class _Stack(list[Any]):
-    """The values that instructions have put there and not taken yet."""
+    """The stack of values that instructions push and pop."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -164,11 +164,11 @@ def _find(module: str, name: str) -> Any:
 
 
 def _dictionary(pairs: Iterable[Any] = ()) -> dict[Any, Any]:
-    found = {}
+    entries = {}
     for key, value in pairs:
         _check(isinstance(key, str | int))
-        found[key] = value
-    return found
+        entries[key] = value
+    return entries
 
 
 def _storage(word: str, kind: str, key: Any, device: Any, count: int, view: Any = None, *further: Any) -> Storage:

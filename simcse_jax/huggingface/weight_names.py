@@ -176,8 +176,8 @@ def to_params(
     for name, expected in build(config, with_head=head is not None)[1].items():
         sources = _sources(name, config.model_type, head)
         wanted = expected.shape[::-1] if name.endswith("kernel") else expected.shape
-        own = _field_of_bias(name, config)
-        said, ends = own and f"{own} is true", [0, *_ends(name, wanted[0], len(sources), config)]
+        bias_field = _field_of_bias(name, config)
+        said, ends = bias_field and f"{bias_field} is true", [0, *_ends(name, wanted[0], len(sources), config)]
         parts = [
             as_float32(part(source, (end - first, *wanted[1:]), said), source, where)
             for source, (first, end) in zip(sources, itertools.pairwise(ends), strict=True)
@@ -193,10 +193,10 @@ def _outline(config: EncoderConfig) -> dict[str, tuple[tuple[int, ...], str]]:
     Returns:
       For each its shape, and the fields of `config.json` that say so, in words.
     """
-    names, own = NAMES[config.model_type], MODEL_TYPES[config.model_type].names
+    names, field_names = NAMES[config.model_type], MODEL_TYPES[config.model_type].names
 
     def said(**fields: int) -> str:
-        return " and ".join(f"{own.get(field, field)} is {value}" for field, value in fields.items())
+        return " and ".join(f"{field_names.get(field, field)} is {value}" for field, value in fields.items())
 
     size = config.hidden_size
     hidden = {"hidden_size": size}
@@ -268,8 +268,9 @@ def check_parts(tensors: Container[str], config: EncoderConfig, where: str) -> N
     for part in ("embeddings.norm", "final_norm", *parts):
         name = f"encoder.{part}.bias"
         if not getattr(config, BIASES[part.rpartition(".")[2]]):
-            own = _field_of_bias(name, config)
-            said = f"{own} is not true" if own else f"model_type is {config.model_type}, which has no such biases"
+            bias_field = _field_of_bias(name, config)
+            no_biases = f"model_type is {config.model_type}, which has no such biases"
+            said = f"{bias_field} is not true" if bias_field else no_biases
             surplus |= dict.fromkeys(_sources(name, config.model_type, None), said)
     for source, said in surplus.items():
         if source in tensors:
@@ -322,17 +323,17 @@ def read_head(
     """
     words = tensors.get(NAMES[config.model_type].words)
     decoders = [tensors[name] for name in DECODERS if name in tensors]
-    own = NAMES[config.model_type].language_model
-    if not own:
+    names = NAMES[config.model_type].language_model
+    if not names:
         return None
     if not (tied or decoders) or any(words is None or not np.array_equal(decoder, words) for decoder in decoders):
         return None
     head, heads = {}, [names.language_model for names in NAMES.values() if names.language_model]
     wanted = shapes(config)
-    if any(own[name] in tensors for name in own.keys() - wanted.keys()):  # a bias that the config says is not there
+    if any(names[name] in tensors for name in names.keys() - wanted.keys()):  # a bias that the config says is not there
         return None
     for name, shape in wanted.items():
-        sources = [own[name] for own in heads] + [*(OTHER_BIASES if name == "bias" else ())]
+        sources = [names[name] for names in heads] + [*(OTHER_BIASES if name == "bias" else ())]
         value = next((tensors[source] for source in sources if source in tensors), None)
         if value is None and name in NAMES[config.model_type].head_may_lack:
             value = np.zeros(shape, np.float32)
@@ -375,7 +376,7 @@ DECODER: dict[str, Any] = {"has_pooler": False, "words": "embed_tokens.weight", 
 
 
 class Names(NamedTuple):
-    """Those of a model type."""
+    """The tensor names of a model type."""
 
     prefix: str  # before the encoder's weights, where a checkpoint has others too
     architecture: str  # transformers' class of the encoder alone

@@ -61,8 +61,8 @@ def read_glove(path: Path) -> Vectors:
     Warnings count the lines that are left out, and those of words that are there more than once.
     """
     if not path.is_file():
-        what = "is a folder" if path.is_dir() else "is not a regular file" if path.exists() else "no such file"
-        raise UserError(f"{path}: {what}; name a file of word vectors, such as glove.6B.300d.txt")
+        problem = "is a folder" if path.is_dir() else "is not a regular file" if path.exists() else "no such file"
+        raise UserError(f"{path}: {problem}; name a file of word vectors, such as glove.6B.300d.txt")
     try:
         with _opened(path) as file:
             return _read(path, _blocks(file))
@@ -121,12 +121,12 @@ def _read(path: Path, blocks: Iterator[list[_Line]]) -> Vectors:
     if announced and announced != read + left_out:
         cure = "it may have been cut short" if read + left_out < announced else "correct or remove that line"
         raise UserError(f"{path}: line 1 announces {announced} words, but {read + left_out} follow; {cure}")
-    for count, what in (
+    for count, text in (
         (left_out, "leaves out words that have spaces ({:,}), since no token of a sentence has any"),
         (read - len(rows) + 1, "has words on more than one line ({:,}); the last line of each counts"),
     ):
         if count:
-            warnings.warn(f"{path}: {what.format(count)}", stacklevel=3)
+            warnings.warn(f"{path}: {text.format(count)}", stacklevel=3)
     table.resize((len(rows), dimension), refcheck=False)
     return Vectors(list(rows), table)
 
@@ -170,8 +170,8 @@ def _parse(path: Path, lines: Sequence[_Line], dimension: int) -> np.ndarray:
     return values.reshape(-1, dimension)
 
 
-def _refuse(path: Path, number: int, what: str) -> NoReturn:
-    raise UserError(f"{path}: line {number}: {what}")
+def _refuse(path: Path, number: int, problem: str) -> NoReturn:
+    raise UserError(f"{path}: line {number}: {problem}")
 
 
 class Vocabulary(NamedTuple):
@@ -186,9 +186,9 @@ def read_vocabulary(path: Path) -> Vocabulary:
     """Reads the file of a `WhitespaceTokenizer`."""
     fields = read_json(path)
     for name in ("vocab", "stop_words"):
-        found = fields.get(name)
-        if not isinstance(found, list) or not all(isinstance(word, str) for word in found):
-            raise UserError(f"{path}: {name} is {found!r:.60}, not a list of words")
+        listed = fields.get(name)
+        if not isinstance(listed, list) or not all(isinstance(word, str) for word in listed):
+            raise UserError(f"{path}: {name} is {listed!r:.60}, not a list of words")
     lower, words = flag(fields, "do_lower_case", str(path), None), fields["vocab"]
     if len(set(words)) < len(words):
         raise UserError(f"{path}: vocab has a word twice")
@@ -215,9 +215,9 @@ class WordTokenizer(Tokenizer):
 
     def tokenize(self, sentences: Sequence[Any], max_length: int) -> tuple[list[np.ndarray], dict[int, int]]:
         """The numbers of the words; the rows of sentences that were cut at `max_length` known words, and their loss."""
-        found = [self._words_of(sentence) for sentence in sentences]
-        cut = {row: len(numbers) - max_length for row, numbers in enumerate(found) if len(numbers) > max_length}
-        return [np.array(numbers[:max_length], np.int32) for numbers in found], cut
+        numbered = [self._words_of(sentence) for sentence in sentences]
+        cut = {row: len(numbers) - max_length for row, numbers in enumerate(numbered) if len(numbers) > max_length}
+        return [np.array(numbers[:max_length], np.int32) for numbers in numbered], cut
 
     def _words_of(self, sentence: str) -> list[int]:
         numbers = []

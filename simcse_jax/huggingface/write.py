@@ -108,13 +108,13 @@ def _keep_template(path: Path, model: Pretrained, tokenizer: Tokenizer) -> None:
     Such a class also knows the special tokens, which must be stated then.
     """
     fields = read_json(path) if path.is_file() else {}
-    there = set(tokenizer.vocabulary(model.config.vocab_size))
+    vocabulary = set(tokenizer.vocabulary(model.config.vocab_size))
     usual = SPECIAL_TOKENS.get(model.config.model_type, {})
-    stated = {f"{name}_token": token for name, token in usual.items() if token in there}
-    own = {"pad_token": tokenizer.token(tokenizer.pad_token_id)}
-    own |= {"mask_token": tokenizer.mask_token} if tokenizer.mask_token else {}
+    stated = {f"{name}_token": token for name, token in usual.items() if token in vocabulary}
+    special = {"pad_token": tokenizer.token(tokenizer.pad_token_id)}
+    special |= {"mask_token": tokenizer.mask_token} if tokenizer.mask_token else {}
     kept = {name: value for name, value in fields.items() if name not in ("add_bos_token", "add_eos_token")}
-    write_json(path, stated | own | kept | {"tokenizer_class": "PreTrainedTokenizerFast"})
+    write_json(path, stated | special | kept | {"tokenizer_class": "PreTrainedTokenizerFast"})
 
 
 def _write_words(model: Pretrained, folder: Path) -> None:
@@ -159,20 +159,20 @@ def _modules(model: Pretrained, tokenizer: Tokenizer, pooler: str, tensors: dict
 
 
 def _modules_after(model: Pretrained) -> list[Module]:
-    """What comes after pooler and head."""
+    """The modules after pooler and head."""
     modules = []
     for number, module in enumerate(model.config.modules):
-        own = {name: np.asarray(value) for name, value in subset(model.params, f"{MODULES}{number}.").items()}
+        weights = {name: np.asarray(value) for name, value in subset(model.params, f"{MODULES}{number}.").items()}
         if isinstance(module, Dense):
             package = "linear" if module.activation == "Identity" else "activation"
             fields: dict[str, Any] = {"in_features": module.inputs, "out_features": module.size, "bias": module.bias}
             fields |= {"activation_function": f"torch.nn.modules.{package}.{module.activation}"}
             fields |= {"use_residual": True} if module.residual else {}
             names = {"kernel": "linear.weight", "bias": "linear.bias", "residual": "residual.weight"}
-            tensors = {names[name]: np.ascontiguousarray(value.T) for name, value in own.items()}
+            tensors = {names[name]: np.ascontiguousarray(value.T) for name, value in weights.items()}
             modules.append(Module(Kind.DENSE, fields, tensors))
         elif isinstance(module, LayerNorm):
-            tensors = {"norm.weight": own["scale"], "norm.bias": own["bias"]}
+            tensors = {"norm.weight": weights["scale"], "norm.bias": weights["bias"]}
             modules.append(Module(Kind.LAYER_NORM, {"dimension": module.inputs}, tensors))
         else:
             modules.append(Module(Kind.NORMALIZE, {}, {}))

@@ -31,7 +31,7 @@ from simcse_jax.vectors.similarity import PRODUCTS, norm_order, similarities
 RESCORE = 4  # candidates per result; docs/background/search.md says how many of the nearest rows this finds
 CODES = ("int8", "binary")
 
-Found = tuple[Float32[np.ndarray, "Q K"], Int64[np.ndarray, "Q K"]]
+ScoresAndRows = tuple[Float32[np.ndarray, "Q K"], Int64[np.ndarray, "Q K"]]
 Vectors = Callable[[Int64[np.ndarray, " n"]], Float32[np.ndarray, "n D"]]  # of rows, in ascending order; -1: any
 FACTOR, LEAST, MOST = 4, 64, 1024  # candidates of 16 bits: FACTOR · k, at least LEAST, at most MOST if repeated
 
@@ -50,8 +50,8 @@ def vectors_in(blocks: Sequence[Block], quantization: Quantization | None = None
         ends = [block.first + block.count for block in blocks]
         parts = np.split(rows, np.searchsorted(rows, ends[:-1]))
         stored = [np.asarray(block.rows)[part - block.first] for part, block in zip(parts, blocks, strict=True)]
-        found = np.concatenate(stored)
-        return found if quantization is None else quantization.decode(found)
+        encoded = np.concatenate(stored)
+        return encoded if quantization is None else quantization.decode(encoded)
 
     return read
 
@@ -63,7 +63,7 @@ def rescored(
     vectors: Vectors,
     k: int,
     similarity: str,
-) -> Found:
+) -> ScoresAndRows:
     """The best k of each query's candidates.
 
     Args:
@@ -78,8 +78,8 @@ def rescored(
     exact = np.concatenate([_scores(queries[at], candidates[at], rough[at], vectors, similarity) for at in parts])
     descending = np.where(np.isnan(exact), -np.inf, -exact).astype(np.float32)  # NaN comes first
     order = np.lexsort((candidates, descending))[:, :k]  # by score, then by row
-    found = np.take_along_axis(exact, order, axis=1).astype(np.float32)
-    return found, np.take_along_axis(candidates, order, axis=1)
+    scores = np.take_along_axis(exact, order, axis=1).astype(np.float32)
+    return scores, np.take_along_axis(candidates, order, axis=1)
 
 
 def _scores(
@@ -94,8 +94,8 @@ def _scores(
     rows = vectors(wanted)
     name = "dot" if similarity == "cosine" else similarity  # both have unit length already
     exact = np.empty(candidates.shape)
-    for query, (own, found) in enumerate(zip(places.reshape(candidates.shape), exact, strict=True)):
-        found[:] = similarities(queries[None, query].astype(np.float64), rows[own].astype(np.float64), name)[0]
+    for query, (row, query_scores) in enumerate(zip(places.reshape(candidates.shape), exact, strict=True)):
+        query_scores[:] = similarities(queries[None, query].astype(np.float64), rows[row].astype(np.float64), name)[0]
     return np.where(np.isfinite(rough), exact, rough)
 
 
@@ -106,7 +106,7 @@ def refined_top_k(
     placed: Placed,
     recall_target: float | None = None,
     similarity: str = "dot",
-) -> Found:
+) -> ScoresAndRows:
     """As `top_k`, and as exact, with 16-bit vectors on the devices.
 
     A query whose candidates are not proven to include the best rows is repeated with eight times as many, up to `MOST`.
@@ -123,20 +123,20 @@ def refined_top_k(
     """
     scores = np.full((len(queries), k), -np.inf, np.float32)
     rows = np.zeros((len(queries), k), np.int64)
-    left, count = np.arange(len(queries)), max(FACTOR * k, LEAST)
+    unproven, count = np.arange(len(queries)), max(FACTOR * k, LEAST)
     errors = bounds(queries, placed.longest(blocks, similarity), placed.storage, similarity)
-    while len(left) and count <= max(FACTOR * k, MOST):
-        asked = queries[left]
+    while len(unproven) and count <= max(FACTOR * k, MOST):
+        asked = queries[unproven]
         rough, candidates = top_k(asked, placed.blocks(blocks), count, placed.mesh, recall_target, similarity)
-        exact, rows[left] = rescored(asked, rough, candidates, vectors_in(blocks), k, similarity)
-        scores[left] = exact
-        proven = exact[:, -1] > rough[:, -1] + errors[left]
+        exact, rows[unproven] = rescored(asked, rough, candidates, vectors_in(blocks), k, similarity)
+        scores[unproven] = exact
+        proven = exact[:, -1] > rough[:, -1] + errors[unproven]
         # With fewer rows than candidates, all rows are candidates. The caller reports NaN.
         proven |= np.isneginf(rough[:, -1]) | ~(rough < np.inf).all(axis=1)
-        left = left[~proven] if recall_target is None else left[:0]
+        unproven = unproven[~proven] if recall_target is None else unproven[:0]
         count *= 8
-    if len(left):
-        scores[left], rows[left] = top_k(queries[left], blocks, k, placed.mesh, None, similarity)
+    if len(unproven):
+        scores[unproven], rows[unproven] = top_k(queries[unproven], blocks, k, placed.mesh, None, similarity)
     return scores, rows
 
 

@@ -29,7 +29,7 @@ CODES = ("int8", "uint8")
 NO_CODES = "indexes and ranges are made of embeddings in float32 or float16"
 
 
-class Part(NamedTuple):
+class EmbeddingFile(NamedTuple):
     """A file."""
 
     path: Folder
@@ -50,7 +50,7 @@ class Part(NamedTuple):
         )
 
 
-class Batch(NamedTuple):
+class FileRows(NamedTuple):
     """Some rows of a file."""
 
     rows: Int64[np.ndarray, " n"]
@@ -67,10 +67,10 @@ class EmbeddingFiles:
         self.parts = [_look(file) for file in _files(path)]
         first = self.parts[0]
         for part in self.parts[1:]:
-            for mine, others in zip(part.kind, first.kind, strict=True):
-                if mine != others:
+            for kind, other in zip(part.kind, first.kind, strict=True):
+                if kind != other:
                     raise UserError(
-                        f"{part.path}: has {mine}, {first.path.name} {others}; an index needs embeddings of one kind"
+                        f"{part.path}: has {kind}, {first.path.name} {other}; an index needs embeddings of one kind"
                     )
         self.dimension, self.maker = first.dimension, first.maker
         self.count = sum(part.rows for part in self.parts)
@@ -78,7 +78,7 @@ class EmbeddingFiles:
             raise UserError(f"{name}: has no embeddings")
         self.first, self.last = self._ends()
 
-    def batches(self) -> Iterator[Batch]:
+    def batches(self) -> Iterator[FileRows]:
         """All rows, file by file."""
         done = 0
         for part in self.parts:
@@ -140,35 +140,35 @@ def _files(path: Folder) -> list[Folder]:
         names = sorted(path.iterdir(), key=lambda file: file.name)
     except OSError as error:
         raise UserError(f"{path}: cannot be read: {why(error)}") from None
-    found = [file for file in names if file.suffix in KINDS and not is_hidden(file.name)]
+    files = [file for file in names if file.suffix in KINDS and not is_hidden(file.name)]
     listed = {file.name for file in names}
-    left = [file for file in names if file.name.endswith(".partial")]
+    unfinished = [file for file in names if file.name.endswith(".partial")]
     plan, manifest = (path / f"{DOT}{name}" for name in (PLAN, MANIFEST))
-    if found and plan.name in listed and manifest.name not in listed:  # `encode` is still filling the folder
-        left.append(manifest)
-    if left:
-        raise UserError(f"{left[0]}: is not complete; run the command that began it again")
-    if not found:
+    if files and plan.name in listed and manifest.name not in listed:  # `encode` is still filling the folder
+        unfinished.append(manifest)
+    if unfinished:
+        raise UserError(f"{unfinished[0]}: is not complete; run the command that began it again")
+    if not files:
         raise UserError(f"{path}: has no .parquet and no .npy")
-    if len({file.suffix for file in found}) > 1:
+    if len({file.suffix for file in files}) > 1:
         raise UserError(f"{path}: has both .parquet and .npy, in no common order; give one kind")
-    there = {file.name for file in found}
+    present = {file.name for file in files}
     if manifest.name in listed:
-        _check_listed(manifest, there)
-    for name in sorted(there):
+        _check_listed(manifest, present)
+    for name in sorted(present):
         part = re.fullmatch(r"(.*)-\d{5}-of-(\d{5})(\.npy|\.parquet)", name)  # a missing last part would go unnoticed
         if part is None:
             continue
         for number in range(int(part[2])):
-            if (other := f"{part[1]}-{number:05}-of-{part[2]}{part[3]}") not in there:
+            if (other := f"{part[1]}-{number:05}-of-{part[2]}{part[3]}") not in present:
                 raise UserError(f"{path / other}: missing; {name} is there, and rows are counted through all parts")
-    return found
+    return files
 
 
-def _check_listed(manifest: Folder, there: set[str]) -> None:
+def _check_listed(manifest: Folder, names: set[str]) -> None:
     """Refuses a folder that lacks a listed file; without the list, a missing last file would go unnoticed."""
     try:
-        missing = [name for name, _ in read_json(manifest)["files"] if name not in there]
+        missing = [name for name, _ in read_json(manifest)["files"] if name not in names]
     except (KeyError, TypeError, ValueError):
         raise UserError(f"{manifest}: damaged; run the command that made the folder again") from None
     if missing:
@@ -176,13 +176,13 @@ def _check_listed(manifest: Folder, there: set[str]) -> None:
         raise UserError(f"{path}: missing, but {manifest.name} lists it; copy it, or encode the folder again")
 
 
-def _look(path: Folder) -> Part:
+def _look(path: Folder) -> EmbeddingFile:
     try:
         with path.open("rb") as file:
             if path.suffix == ".parquet":
                 return _look_parquet(path, file)
             (rows, dimension), _ = _npy_header(path, file)
-            return Part(path, rows, dimension, numbered=False, sentences=False, maker=None)
+            return EmbeddingFile(path, rows, dimension, numbered=False, sentences=False, maker=None)
     except UserError:
         raise
     except Exception as error:  # of a disk, a store's client, pyarrow or NumPy
@@ -200,7 +200,7 @@ def _npy_header(path: Folder, file: Any) -> tuple[tuple[int, int], str]:
     return shape, dtype.name
 
 
-def _look_parquet(path: Folder, file: Any) -> Part:
+def _look_parquet(path: Folder, file: Any) -> EmbeddingFile:
     import pyarrow
     import pyarrow.parquet
 
@@ -223,10 +223,10 @@ def _look_parquet(path: Folder, file: Any) -> Part:
         maker = None if said is None else read_identity(json.loads(said), damaged)
     except ValueError:
         raise UserError(damaged) from None
-    return Part(path, opened.metadata.num_rows, kind.list_size, numbered, texts, maker)
+    return EmbeddingFile(path, opened.metadata.num_rows, kind.list_size, numbered, texts, maker)
 
 
-def _columns(part: Part, names: list[str]) -> "Iterator[pyarrow.RecordBatch]":
+def _columns(part: EmbeddingFile, names: list[str]) -> "Iterator[pyarrow.RecordBatch]":
     """Columns of a .parquet, without missing values except for sentences."""
     import pyarrow.parquet
 
@@ -243,7 +243,7 @@ def _columns(part: Part, names: list[str]) -> "Iterator[pyarrow.RecordBatch]":
         raise UserError(f"{part.path}: truncated or damaged ({reason(error)})") from None
 
 
-def _parquet(part: Part, first: int) -> Iterator[Batch]:
+def _parquet(part: EmbeddingFile, first: int) -> Iterator[FileRows]:
     names = ["embedding", *["row"] * part.numbered, *["sentence"] * part.sentences]
     for batch in _columns(part, names):
         column: Any = batch.column("embedding")
@@ -251,10 +251,10 @@ def _parquet(part: Part, first: int) -> Iterator[Batch]:
         texts = batch.column("sentence") if part.sentences else _no_sentences(len(batch))
         rows = batch.column("row").to_numpy() if part.numbered else np.arange(first, first + len(batch))
         first += len(batch)
-        yield Batch(rows, texts, vectors)
+        yield FileRows(rows, texts, vectors)
 
 
-def _npy(part: Part, first: int) -> Iterator[Batch]:
+def _npy(part: EmbeddingFile, first: int) -> Iterator[FileRows]:
     try:
         with part.path.open("rb") as file:
             (rows, dimension), dtype = _npy_header(part.path, file)
@@ -262,7 +262,7 @@ def _npy(part: Part, first: int) -> Iterator[Batch]:
                 count = min(AT_ONCE, rows - start)
                 data = file.read(count * dimension * np.dtype(dtype).itemsize)
                 vectors = np.frombuffer(data, dtype).reshape(count, dimension)
-                yield Batch(np.arange(first + start, first + start + count), _no_sentences(count), vectors)
+                yield FileRows(np.arange(first + start, first + start + count), _no_sentences(count), vectors)
     except (OSError, ValueError) as error:
         raise UserError(f"{part.path}: truncated or damaged ({reason(error)})") from None
 

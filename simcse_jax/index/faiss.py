@@ -43,14 +43,14 @@ class FaissSearch:
         if sample is not None and cells:
             if not self._has_bits:
                 self._index.by_residual = False
-            self._index.train(self._given(sample))
+            self._index.train(self._as_array(sample))
             self._index.nprobe = min(self.CELLS_SEARCHED, cells)
         if quantization and quantization.ranges is not None:
             # FAISS's own steps, from the smallest value and the width of each dimension, are those of `Quantization`.
             low, high = quantization.ranges
             faiss.copy_array_to_vector(np.concatenate([low, high - low]), self._index.sq.trained)
 
-    def _given(self, embeddings: Float32[np.ndarray, "n D"]) -> Shaped[np.ndarray, "n C"]:
+    def _as_array(self, embeddings: Float32[np.ndarray, "n D"]) -> Shaped[np.ndarray, "n C"]:
         """Embeddings as FAISS takes them."""
         if self._quantization is not None and self._has_bits:
             return self._quantization.encode(embeddings)
@@ -61,13 +61,13 @@ class FaissSearch:
 
     def add(self, embeddings: Float32[np.ndarray, "n D"]) -> None:
         """Adds a copy of n embeddings."""
-        self._index.add(self._given(embeddings))
+        self._index.add(self._as_array(embeddings))
 
     def search(
         self, queries: Float32[np.ndarray, "Q D"], k: int
     ) -> tuple[Float32[np.ndarray, "Q {k}"], Int64[np.ndarray, "Q {k}"]]:
         """The scores of each query's k best rows, best first, and the rows' numbers; -inf where fewer were found."""
-        scores, rows = self._index.search(self._given(queries), k)
+        scores, rows = self._index.search(self._as_array(queries), k)
         if self._quantization is not None and self._has_bits:  # the numbers of bits that differ
             scores = 1 - 2 * scores.astype(np.float32) / self._quantization.dimension  # the cosine of the signs
         return np.where(rows < 0, -np.inf, scores), rows

@@ -1,14 +1,14 @@
-"""What embeddings depend on, which must be equal within an index and for its queries; and its form in index.json."""
+"""What embeddings depend on: it must be equal within an index and for its queries. Its form in index.json."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from simcse_jax.errors import UserError
-from simcse_jax.host.storage import Folder, sha256
+from simcse_jax.host.storage import Folder, other_format, sha256
 from simcse_jax.index.candidates import CODES
 from simcse_jax.vectors.quantization import Ranges, checked_ranges
 
-FORMAT, SMALL_FORMAT = 1, 2  # of float32; of bytes and bits
+FORMAT = 2  # of index.json
 DAMAGED = "{}: damaged; build the index again"
 
 
@@ -20,9 +20,9 @@ class ModelIdentity(NamedTuple):
     head: bool
     dimension: int
     sha256: str  # of the parameters
-    dtype: str = "float32"  # of the encoder's products
-    similarity: str = "cosine"  # how embeddings are compared
-    prompt: str = ""  # before each sentence of the index
+    dtype: str  # of the encoder's products
+    similarity: str  # how embeddings are compared
+    prompt: str  # before each sentence of the index
 
 
 def read_identity(content: Any, damaged: str) -> ModelIdentity:
@@ -37,34 +37,33 @@ def read_identity(content: Any, damaged: str) -> ModelIdentity:
 
 
 def precision_content(precision: str, ranges: Ranges | None) -> dict[str, Any]:
-    """The precision of an index, and the ranges of int8, as its index.json has them."""
-    content = {"format": FORMAT} if precision == "float32" else {"format": SMALL_FORMAT, "precision": precision}
+    """The format and precision of an index, and the ranges of int8, as its index.json has them."""
+    content = {"format": FORMAT, "precision": precision}
     return content | ({} if ranges is None else {"ranges": ranges.tolist(), "ranges_sha256": sha256(ranges)})
 
 
 def read_precision(content: Mapping[str, Any], dimension: int, path: Folder) -> tuple[str, Ranges | None]:
-    """Reads `precision_content` back from the index.json at `path`; refuses what is not as it was written."""
-    form, precision = content.get("format", FORMAT), content.get("precision", "float32")
-    if form not in (FORMAT, SMALL_FORMAT):
-        raise UserError(f"{path}: format {form!r:.40}; this version reads {FORMAT} and {SMALL_FORMAT}")
-    ranges, damaged = content.get("ranges"), DAMAGED.format(path)
-    if precision not in (CODES if form == SMALL_FORMAT else ("float32",)):
+    """Reads `precision_content` back from the index.json at `path`; refuses damaged fields."""
+    if content.get("format") != FORMAT:
+        raise other_format(path, content, "build the index again")
+    precision, ranges, damaged = content.get("precision"), content.get("ranges"), DAMAGED.format(path)
+    if precision not in ("float32", *CODES):
         raise UserError(damaged)
     if ranges is None:
         return precision, None
     try:
-        found = checked_ranges(ranges, dimension)
+        checked = checked_ranges(ranges, dimension)
     except UserError as error:
         raise UserError(f"{damaged} ({error})") from None
-    if precision == "binary" or sha256(found) != content.get("ranges_sha256"):
+    if precision == "binary" or sha256(checked) != content.get("ranges_sha256"):
         raise UserError(f"{damaged} (its ranges were changed)")
-    return precision, found
+    return precision, checked
 
 
 def check_queries(maker: ModelIdentity, model: ModelIdentity) -> None:
     """Refuses a model for queries that no longer pools as it did for the index; does not compare prompts."""
-    own = maker._replace(name=model.name, pooler=model.pooler, head=model.head, dimension=model.dimension)
-    check_maker("the index", maker, own, "set the model's fields back, or build another")
+    pooled = maker._replace(name=model.name, pooler=model.pooler, head=model.head, dimension=model.dimension)
+    check_maker("the index", maker, pooled, "set the model's fields back, or build another")
 
 
 def check_maker(

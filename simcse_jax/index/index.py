@@ -14,7 +14,15 @@ from simcse_jax.devices.mesh import data_mesh
 from simcse_jax.devices.processes import agree
 from simcse_jax.errors import UserError
 from simcse_jax.host.storage import sha256
-from simcse_jax.index.candidates import CODES, RESCORE, Found, quantization_for, refined_top_k, rescored, vectors_in
+from simcse_jax.index.candidates import (
+    CODES,
+    RESCORE,
+    ScoresAndRows,
+    quantization_for,
+    refined_top_k,
+    rescored,
+    vectors_in,
+)
 from simcse_jax.index.faiss import FaissSearch
 from simcse_jax.index.identity import ModelIdentity
 from simcse_jax.index.options import Backend, check_precision, check_search
@@ -26,7 +34,7 @@ from simcse_jax.vectors.quantization import (
     Ranges,
     check_calibration,
     checked_ranges,
-    merged,
+    merge_ranges,
     ranges_of,
 )
 from simcse_jax.vectors.similarity import aligned, check_similarity, compared, empty, prepared
@@ -36,7 +44,7 @@ ROUNDING = 1e-6  # of a cosine in float32
 MAKING = threading.Lock()  # one thread at a time copies an index to devices; others wait, and search the same copy
 
 T = TypeVar("T")
-Rough = Callable[[Float32[np.ndarray, "Q D"], int], Found]  # a search for a number of rows by what is stored
+Rough = Callable[[Float32[np.ndarray, "Q D"], int], ScoresAndRows]  # a search for a number of rows by what is stored
 
 
 class Result(NamedTuple):
@@ -255,7 +263,7 @@ class Index:
         if self.precision != "float32":
             return self.quantization
         if storage == "int8" and (self.ranges is None or len(self) >= 2 * self.ranged):  # few rows' do not suit many
-            self.ranges = merged(ranges_of(rows) for rows in self.embeddings())
+            self.ranges = merge_ranges(ranges_of(rows) for rows in self.embeddings())
             self.ranged, self._placed, self._faiss = len(self), None, {}
         return quantization_for(storage, self.dimension, self.ranges)
 
@@ -272,12 +280,12 @@ class Index:
                 self._placed = Placed(data_mesh(jax.devices()), storage, small)
             placed = self._placed
 
-        def rough(queries: Float32[np.ndarray, "Q D"], count: int) -> Found:
+        def rough(queries: Float32[np.ndarray, "Q D"], count: int) -> ScoresAndRows:
             wanted = 1 << (count - 1).bit_length()  # so that few values compile
             if small is None and storage != "float32":
                 return refined_top_k(queries, blocks, wanted, placed, target, self.similarity)
-            given, decoding = placed.blocks(blocks), decoding_of(small)
-            return top_k(queries, given, wanted, placed.mesh, target, self.similarity, decoding)
+            on_devices, decoding = placed.blocks(blocks), decoding_of(small)
+            return top_k(queries, on_devices, wanted, placed.mesh, target, self.similarity, decoding)
 
         return rough
 

@@ -41,7 +41,7 @@ from simcse_jax.vectors.quantization import (
     Quantization,
     Ranges,
     check_calibration,
-    merged,
+    merge_ranges,
     ranges_of,
     warn_of_few,
 )
@@ -70,10 +70,10 @@ class Wanted(NamedTuple):
     codes: str | None = None
 
 
-UNSAID = Wanted()
+DEFAULTS = Wanted()
 
 
-class Kept(NamedTuple):
+class RowFormat(NamedTuple):
     """What a table keeps of an embedding."""
 
     codes: str | None = PRODUCT  # of vectors in float32
@@ -100,8 +100,8 @@ class Kept(NamedTuple):
 
     def is_in(self, schema: "pyarrow.Schema", dimension: int) -> bool:
         """Whether a table's schema has the columns of `fields`."""
-        there = {field.name: field.type for field in schema}
-        return all(name in there and there[name].equals(kind) for name, kind in self.fields(dimension))
+        types = {field.name: field.type for field in schema}
+        return all(name in types and types[name].equals(kind) for name, kind in self.fields(dimension))
 
     def values(self, embeddings: Float[np.ndarray, "n D"], clipped: Clipped) -> list[Shaped[np.ndarray, "n C"]]:
         """The values of the columns of `fields` for n embeddings of any length; `clipped` counts clipped elements."""
@@ -140,7 +140,7 @@ class About(NamedTuple):
     found_in: int  # the number of rows from which cells were found; 0 without cells
     dimension: int
     model: ModelIdentity
-    kept: Kept
+    kept: RowFormat
     added: tuple[str, ...]  # fingerprints of the added embeddings
 
 
@@ -181,8 +181,8 @@ class LanceIndex:
     def first_sentences(self, count: int) -> list[str]:
         """The sentences of the first rows that have one."""
         with errors_of(self.folder):
-            found = self._table.search().where("sentence != ''").select(["sentence"]).limit(count).to_arrow()
-        return found["sentence"].to_pylist()
+            table = self._table.search().where("sentence != ''").select(["sentence"]).limit(count).to_arrow()
+        return table["sentence"].to_pylist()
 
     def search(
         self,
@@ -223,17 +223,17 @@ class LanceIndex:
                 search = self._table.search(bits_of(vector)[0], "bits", "vector").limit(count)
                 search = search.distance_type("hamming")
             stored = [] if small is None else [self._kept.scored]
-            found = search.nprobes(nprobes).select(["row", "sentence", "_distance", *stored]).to_arrow()
+            table = search.nprobes(nprobes).select(["row", "sentence", "_distance", *stored]).to_arrow()
         if small is None:
-            distances = found["_distance"].to_numpy().astype(np.float64)
+            distances = table["_distance"].to_numpy().astype(np.float64)
             scores = -np.sqrt(np.maximum(distances, 0)) if self.similarity == "euclidean" else 1 - distances
         else:
-            codes = found[self._kept.scored].combine_chunks().flatten().to_numpy().reshape(len(found), small.width)
+            codes = table[self._kept.scored].combine_chunks().flatten().to_numpy().reshape(len(table), small.width)
             scores = small.decode(codes).astype(np.float64) @ vector[0].astype(np.float64)
-        scores, rows = scores.astype(np.float32), found["row"].to_numpy()
+        scores, rows = scores.astype(np.float32), table["row"].to_numpy()
         best = np.lexsort((rows, -scores))[:top_k]
         best = best[scores[best] >= least]
-        columns = found["sentence"].take(best).to_pylist(), rows[best].tolist(), scores[best].tolist()
+        columns = table["sentence"].take(best).to_pylist(), rows[best].tolist(), scores[best].tolist()
         return [Result(sentence or "", row, score) for sentence, row, score in zip(*columns, strict=True)]
 
 
@@ -254,10 +254,10 @@ def read_about(folder: Folder) -> About:
     """Reads and checks index.json."""
     path = folder / ABOUT
     try:
-        there = path.exists()
+        exists = path.exists()
     except Exception as error:  # of a store's client
         raise UserError(f"{folder}: cannot be read: {reason(error)}") from None
-    if not there:
+    if not exists:
         raise UserError(f"{folder}: no index there ({ABOUT} is missing)")
     content = read_json(path)
     if content.get("backend") != BACKEND:
@@ -267,10 +267,10 @@ def read_about(folder: Folder) -> About:
     numbers = {name: content.get(name) for name in ("rows", "last", "version", "found_in")}
     whole = all(type(number) is int and 0 <= number < 2**62 for number in (*numbers.values(), model.dimension))
     added = content.get("added")
-    whole = whole and isinstance(added, list) and all(isinstance(each, str) for each in added)
+    whole = whole and isinstance(added, list) and all(isinstance(fingerprint, str) for fingerprint in added)
     if not whole or not numbers["rows"] or model.similarity not in DISTANCES:
         raise UserError(damaged)
-    kept = read_kept(content, model.dimension, path)
+    kept = read_format(content, model.dimension, path)
     if kept.quantization is not None and model.similarity != "cosine":
         raise UserError(damaged)
     return About(**numbers, dimension=model.dimension, model=model, kept=kept, added=tuple(added))
@@ -310,26 +310,26 @@ def check_options(on_disk: bool, refine: Any, nprobes: Any, **in_memory: bool) -
             raise UserError(f"{name}={value!r:.40}: is for an index of LanceDB; leave it out")
         if not isinstance(value, int | np.integer) or isinstance(value, bool) or not 1 <= value <= 2**16:
             raise UserError(f"{name}={value!r:.40}: must be a whole number, from 1 to 65,536")
-    for name, given in in_memory.items():
-        if on_disk and given:
+    for name, is_given in in_memory.items():
+        if on_disk and is_given:
             raise UserError(f"{name}: is for an index in memory; one of LanceDB takes refine and nprobes")
 
 
-def read_kept(content: Mapping[str, Any], dimension: int, path: Folder) -> Kept:
-    """What the index.json at `path` says is kept."""
+def read_format(content: Mapping[str, Any], dimension: int, path: Folder) -> RowFormat:
+    """The format of rows, from the index.json at `path`."""
     precision, ranges = identity.read_precision(content, dimension, path)
     codes = content.get("codes") if precision == "float32" else None
     if (precision == "float32") != (codes in CODES) or (precision == INT8) != (ranges is not None):
         raise UserError(identity.DAMAGED.format(path))
-    return Kept(codes, quantization_for(precision, dimension, ranges))
+    return RowFormat(codes, quantization_for(precision, dimension, ranges))
 
 
-def check_wanted(wanted: Wanted, similarity: str, has: Kept | None, folder: object) -> None:
+def check_wanted(wanted: Wanted, similarity: str, has: RowFormat | None, folder: object) -> None:
     """Checks what is asked of an index before its embeddings are read."""
     if has is not None:
-        for what, asked, own in (("", wanted.precision, has.precision), ("codes ", wanted.codes, has.codes)):
-            if asked not in (None, own):
-                raise UserError(f"{folder}: an index of {what}{own}, not of {what}{asked}; choose another folder")
+        for prefix, asked, kept in (("", wanted.precision, has.precision), ("codes ", wanted.codes, has.codes)):
+            if asked not in (None, kept):
+                raise UserError(f"{folder}: an index of {prefix}{kept}, not of {prefix}{asked}; choose another folder")
         ranges = None if has.quantization is None else has.quantization.ranges
         if wanted.ranges is not None and ranges is None:
             raise UserError(f"{folder}: an index of {has.precision}, which has no ranges; leave them out")
@@ -344,12 +344,12 @@ def check_wanted(wanted: Wanted, similarity: str, has: Kept | None, folder: obje
         )
     check_precision(precision, similarity, wanted.ranges is not None)
     if wanted.codes is not None and (precision != "float32" or wanted.codes not in CODES):
-        what = f"not one of {', '.join(CODES)}" if precision == "float32" else f"precision {precision} has none"
-        raise UserError(f"codes {wanted.codes!r:.60}: {what}; leave them out")
+        problem = f"not one of {', '.join(CODES)}" if precision == "float32" else f"precision {precision} has none"
+        raise UserError(f"codes {wanted.codes!r:.60}: {problem}; leave them out")
 
 
-def kept_for(wanted: Wanted, embeddings: Iterable[Float[np.ndarray, "_ D"]], dimension: int) -> Kept:
-    """What a new index keeps.
+def format_for(wanted: Wanted, embeddings: Iterable[Float[np.ndarray, "_ D"]], dimension: int) -> RowFormat:
+    """The format of rows of a new index.
 
     Args:
       embeddings: of all rows, some at a time; the first `CALIBRATION` give int8's ranges if none are given.
@@ -358,7 +358,7 @@ def kept_for(wanted: Wanted, embeddings: Iterable[Float[np.ndarray, "_ D"]], dim
     if precision == INT8 and ranges is None:
         ranges = _ranges(embeddings)
     codes = wanted.codes or PRODUCT if precision == "float32" else None
-    return Kept(codes, quantization_for(precision, dimension, ranges))
+    return RowFormat(codes, quantization_for(precision, dimension, ranges))
 
 
 def _ranges(embeddings: Iterable[Float[np.ndarray, "_ D"]]) -> Ranges:
@@ -371,4 +371,4 @@ def _ranges(embeddings: Iterable[Float[np.ndarray, "_ D"]]) -> Ranges:
             break
     check_calibration(count)
     warn_of_few(count, stacklevel=2)
-    return merged(parts)
+    return merge_ranges(parts)

@@ -19,7 +19,7 @@ from simcse_jax.host.progress import Progress
 from simcse_jax.host.storage import Folder, as_path, is_of_macos, is_remote, sha256, write_atomically
 from simcse_jax.host.version import __version__
 from simcse_jax.index import lance
-from simcse_jax.index.embedding_files import Batch, EmbeddingFiles
+from simcse_jax.index.embedding_files import EmbeddingFiles, FileRows
 from simcse_jax.index.folder import ABOUT, UNFINISHED
 from simcse_jax.index.identity import ModelIdentity, check_maker
 from simcse_jax.vectors.quantization import Clipped
@@ -57,7 +57,7 @@ def check_folder(name: str, embeddings: str) -> Folder:
 
 
 def build(
-    folder: Folder, files: EmbeddingFiles, model: ModelIdentity, wanted: lance.Wanted = lance.UNSAID
+    folder: Folder, files: EmbeddingFiles, model: ModelIdentity, wanted: lance.Wanted = lance.DEFAULTS
 ) -> tuple[lance.About, bool]:
     """Builds an index, or adds the embeddings to an existing one; returns it, and whether they were added.
 
@@ -70,18 +70,18 @@ def build(
         )
     if model.similarity not in lance.DISTANCES:
         raise UserError(f"{model.name}: compares by {model.similarity}, which LanceDB cannot; build an index in memory")
-    _found(folder, model, wanted)  # a mistake is reported before there is a folder
+    _open_existing(folder, model, wanted)  # a mistake is reported before there is a folder
     with held(folder):
         _remove_leftovers(folder)
-        before = _found(folder, model, wanted)
-        if before is not None and _has(before, files):
+        before = _open_existing(folder, model, wanted)
+        if before is not None and _has_rows(before, files):
             return before, False
-        contents = _Contents(files)
+        contents = _RowDigest(files)
         embeddings = (batch.embeddings for batch in files.batches())
-        kept = lance.kept_for(wanted, embeddings, files.dimension) if before is None else before.kept
+        kept = lance.format_for(wanted, embeddings, files.dimension) if before is None else before.kept
         shift = 0 if before is None or files.first > before.last else before.last + 1 - files.first
         with lance.errors_of(folder):
-            table = _added(folder, files, shift, before, kept, contents)
+            table = _add_rows(folder, files, shift, before, kept, contents)
             found_in = _find_cells(table, before, files.dimension, model.similarity, kept)
             rows, version = table.count_rows(), table.version
         added = (*(before.added if before else ()), contents.fingerprint)
@@ -97,22 +97,22 @@ def _remove_leftovers(folder: Folder) -> None:
             path.unlink(missing_ok=True)
 
 
-class _Contents:
+class _RowDigest:
     """A fingerprint of rows (numbers, embeddings, sentences) that does not depend on how many are read at once."""
 
     def __init__(self, files: EmbeddingFiles):
         self._about, self._first = f"{files.count} {files.first}", ""
         self._hashes = [hashlib.sha256() for _ in range(3)]
 
-    def read(self, batch: Batch) -> None:
+    def read(self, batch: FileRows) -> None:
         """Adds the next rows."""
         embeddings = np.ascontiguousarray(batch.embeddings, np.float32)
         if not self._first and len(embeddings):
             self._first = sha256(embeddings[0])
         sentences = "".join(f"{json.dumps(sentence)}\n" for sentence in batch.sentences.to_pylist())
         parts = np.asarray(batch.rows, np.int64).tobytes(), embeddings.tobytes(), sentences.encode()
-        for one, part in zip(self._hashes, parts, strict=True):
-            one.update(part)
+        for digest, part in zip(self._hashes, parts, strict=True):
+            digest.update(part)
 
     @property
     def start(self) -> str:
@@ -122,20 +122,20 @@ class _Contents:
     @property
     def fingerprint(self) -> str:
         """Of all rows."""
-        return " ".join([self.start, *(one.hexdigest() for one in self._hashes)])
+        return " ".join([self.start, *(digest.hexdigest() for digest in self._hashes)])
 
 
-def _has(before: lance.About, files: EmbeddingFiles) -> bool:
+def _has_rows(before: lance.About, files: EmbeddingFiles) -> bool:
     """Whether the index has these rows; reads all of them only if their beginning matches."""
-    contents = _Contents(files)
+    contents = _RowDigest(files)
     for batch in files.batches():
         contents.read(batch)
-        if not any(each.startswith(contents.start) for each in before.added):
+        if not any(fingerprint.startswith(contents.start) for fingerprint in before.added):
             return False
     return contents.fingerprint in before.added
 
 
-def _found(folder: Folder, model: ModelIdentity, wanted: lance.Wanted) -> lance.About | None:
+def _open_existing(folder: Folder, model: ModelIdentity, wanted: lance.Wanted) -> lance.About | None:
     """The existing index, which must be the model's and keep what is wanted."""
     before = lance.read_about(folder) if (folder / ABOUT).exists() else None
     if before is not None:
@@ -158,8 +158,13 @@ def _write(folder: Folder, about: lance.About) -> None:
     write_atomically(folder / ABOUT, json.dumps(content, indent=2) + "\n")
 
 
-def _added(
-    folder: Folder, files: EmbeddingFiles, shift: int, before: lance.About | None, kept: lance.Kept, contents: _Contents
+def _add_rows(
+    folder: Folder,
+    files: EmbeddingFiles,
+    shift: int,
+    before: lance.About | None,
+    kept: lance.RowFormat,
+    contents: _RowDigest,
 ) -> "lancedb.table.Table":
     """The table with the embeddings added, all or none."""
     import pyarrow
@@ -193,8 +198,8 @@ def _batches(
     shift: int,
     bar: Progress,
     wrong: list[UserError],
-    kept: lance.Kept,
-    contents: _Contents,
+    kept: lance.RowFormat,
+    contents: _RowDigest,
 ) -> "Iterator[pyarrow.RecordBatch]":
     import pyarrow
 
@@ -215,7 +220,7 @@ def _batches(
 
 
 def _find_cells(
-    table: "lancedb.table.Table", before: lance.About | None, dimension: int, similarity: str, kept: lance.Kept
+    table: "lancedb.table.Table", before: lance.About | None, dimension: int, similarity: str, kept: lance.RowFormat
 ) -> int:
     """Makes cells and codes, or adds new rows to existing cells; returns the number of rows that gave the cells."""
     rows = table.count_rows()
@@ -224,7 +229,7 @@ def _find_cells(
     found_in = 0 if before is None else before.found_in
     if before is not None and found_in:
         # Removes versions replaced more than a week ago, but not the one that index.json names until this build ends.
-        made = next(each["timestamp"] for each in table.list_versions() if each["version"] == before.version)
+        made = next(version["timestamp"] for version in table.list_versions() if version["version"] == before.version)
         age = max(datetime.timedelta(days=7), datetime.datetime.now() - made + datetime.timedelta(days=1))
         table.optimize(cleanup_older_than=age)
         if rows < GROWN * found_in:

@@ -72,8 +72,8 @@ def check_small(rescore: Any, storage: str, precision: str, backend: str, simila
     if not isinstance(rescore, int | np.integer) or isinstance(rescore, bool) or not 1 <= rescore <= MOST:
         raise UserError(f"rescore={rescore!r:.40}: must be a whole number, from 1 to {MOST}")
     if storage not in CODES and not (precision == "binary" and backend == "faiss"):
-        what = "is for storage='int8' or 'binary'" if precision == "float32" else f"all rows of {precision} are scored"
-        raise UserError(f"rescore={rescore}: {what}; leave it out")
+        why = "is for storage='int8' or 'binary'" if precision == "float32" else f"all rows of {precision} are scored"
+        raise UserError(f"rescore={rescore}: {why}; leave it out")
 
 
 def check_precision(precision: Any, similarity: str, has_ranges: bool = False) -> None:

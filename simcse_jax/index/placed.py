@@ -36,39 +36,39 @@ class Placed:
         self._blocks: dict[int, tuple[Any, jax.Array]] = {}
         self._lengths: dict[int, tuple[Any, float]] = {}
 
-    def blocks(self, given: Sequence[Block]) -> Iterator[Block]:
+    def blocks(self, blocks: Sequence[Block]) -> Iterator[Block]:
         """The blocks of an index on the devices; on a CPU, memory-mapped blocks in float32 stay mapped."""
-        self._forget(given)
+        self._forget(blocks)
         room = free_memory()
-        for block in given:
-            found = self._blocks.get(id(block.rows))  # a reference, since another thread may search
-            if found is None:
+        for block in blocks:
+            copy = self._blocks.get(id(block.rows))  # a reference, since another thread may search
+            if copy is None:
                 rows = stored(np.asarray(block.rows), self.storage, block.first, self.quantization)
                 needed = rows.nbytes / self.mesh.size
                 if needed > room:
                     yield Block(rows, block.first, block.count)
                     continue
                 room -= needed
-                found = self._blocks[id(block.rows)] = (block.rows, on_devices(rows, self.mesh))
-            yield Block(found[1], block.first, block.count)
+                copy = self._blocks[id(block.rows)] = (block.rows, on_devices(rows, self.mesh))
+            yield Block(copy[1], block.first, block.count)
 
-    def _forget(self, given: Sequence[Block]) -> None:
+    def _forget(self, blocks: Sequence[Block]) -> None:
         """Drops blocks that left the index: adding rows replaces the last block."""
-        there = {id(block.rows) for block in given}
+        keys = {id(block.rows) for block in blocks}
         for kept in (self._blocks, self._lengths):
-            for key in set(kept) - there:
+            for key in set(kept) - keys:
                 kept.pop(key, None)
 
-    def longest(self, given: Sequence[Block], similarity: str) -> float:
+    def longest(self, blocks: Sequence[Block], similarity: str) -> float:
         """The largest norm of a vector; for `cosine` they all have unit length."""
         if similarity == "cosine":
             return 1 + 1e-6
-        self._forget(given)
-        for block in given:
+        self._forget(blocks)
+        for block in blocks:
             if id(block.rows) not in self._lengths:
                 lengths = np.linalg.norm(np.asarray(block.rows), norm_order(similarity), axis=1)
                 self._lengths[id(block.rows)] = (block.rows, float(lengths.max(initial=0)) * (1 + 1e-4))
-        return max((self._lengths[id(block.rows)][1] for block in given), default=0.0)
+        return max((self._lengths[id(block.rows)][1] for block in blocks), default=0.0)
 
 
 def stored(
@@ -81,15 +81,15 @@ def stored(
         assert quantization is not None
         return quantization.encode(rows)
     with np.errstate(over="ignore"):
-        found = rows.astype(DTYPES[storage])
-    beyond = np.isinf(found).any(axis=1)
+        converted = rows.astype(DTYPES[storage])
+    beyond = np.isinf(converted).any(axis=1)
     if beyond.any():
         row = first + int(np.flatnonzero(beyond)[0])
         raise UserError(f"row {row} of the index has an element beyond {storage}; choose another storage")
-    return found
+    return converted
 
 
 def free_memory() -> float:
     """Bytes that an index may use on each of this process's devices; unlimited if unknown, as for CPUs."""
-    found = [device.memory_stats() or {} for device in jax.local_devices()]
-    return min((1 - RESERVE) * each.get("bytes_limit", math.inf) - each.get("bytes_in_use", 0) for each in found)
+    stats = [device.memory_stats() or {} for device in jax.local_devices()]
+    return min((1 - RESERVE) * device.get("bytes_limit", math.inf) - device.get("bytes_in_use", 0) for device in stats)

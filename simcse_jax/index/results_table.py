@@ -14,7 +14,7 @@ def table(query: str, titles: Sequence[str], results: Sequence[Sequence[Result]]
     Lines are at most `WIDTH` columns of a terminal wide; longer sentences are wrapped.
     """
     rank = len(str(max(map(len, results), default=0))) + 1
-    number = max((len(str(result.row)) for each in results for result in each), default=0)
+    number = max((len(str(result.row)) for of_model in results for result in of_model), default=0)
     number = max(number, len("row"))
     cell = (WIDTH - rank - 2 - 3 * (len(results) - 1)) // len(results)
     text = cell - 6 - 2 - number - 2  # score, row and sentence, two columns apart
@@ -32,11 +32,11 @@ def table(query: str, titles: Sequence[str], results: Sequence[Sequence[Result]]
         lines.append("no sentence reaches the threshold")
     for place in range(max(map(len, results), default=0)):
         cells: list[list[str]] = []
-        for each in results:
-            if place >= len(each):
+        for of_model in results:
+            if place >= len(of_model):
                 cells.append([])
                 continue
-            result = each[place]
+            result = of_model[place]
             first = f"{result.score:6.3f}  {result.row:>{number}}  "
             wrapped = wrap(result.sentence, text) or [""]
             cells.append([(" " * len(first) if more else first) + part for more, part in enumerate(wrapped)])

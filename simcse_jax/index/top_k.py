@@ -79,9 +79,9 @@ def on_devices(rows: Shaped[np.ndarray, "R C"], mesh: Mesh) -> Shaped[Array, "P 
         whole = -(-whole // (WHOLE * mesh.size)) * WHOLE * mesh.size
 
     def read(part: slice) -> np.ndarray:
-        found = rows[part]
-        missing = len(range(*part.indices(whole))) - len(found)
-        return np.pad(found, ((0, missing), (0, 0))) if missing else found
+        shard = rows[part]
+        missing = len(range(*part.indices(whole))) - len(shard)
+        return np.pad(shard, ((0, missing), (0, 0))) if missing else shard
 
     return place(read, whole, split_over_examples(mesh))
 
@@ -115,7 +115,7 @@ def top_k(
     for start in range(0, len(queries), size):
         part = queries[start : start + size].astype(np.float32)
         parts.append(replicate(np.pad(part, ((0, size - len(part)), (0, 0))), replicated(mesh)))
-    best = [_nothing(size, k, mesh) for _ in parts]
+    best = [_initial_best(size, k, mesh) for _ in parts]
     options = {"mesh": mesh, "recall_target": recall_target, "similarity": similarity}
     firsts = []
     for number, block in enumerate(blocks):
@@ -131,12 +131,12 @@ def top_k(
             jax.block_until_ready(before)
     if not best or not firsts:
         return np.full((len(queries), k), -np.inf, np.float32), np.zeros((len(queries), k), np.int64)
-    found = [Best(*map(np.asarray, gather(part, mesh=mesh))) for part in best]
-    scores, numbers, places = (np.concatenate(arrays)[: len(queries)] for arrays in zip(*found, strict=True))
+    gathered = [Best(*map(np.asarray, gather(part, mesh=mesh))) for part in best]
+    scores, numbers, places = (np.concatenate(arrays)[: len(queries)] for arrays in zip(*gathered, strict=True))
     return scores, np.array(firsts, np.int64)[numbers] + places
 
 
-def _nothing(queries: int, k: int, mesh: Mesh) -> Best:
+def _initial_best(queries: int, k: int, mesh: Mesh) -> Best:
     """The initial `Best` of each device."""
 
     def read(part: slice) -> Best:
@@ -170,20 +170,20 @@ def merge(
     """
 
     def local(
-        queries: jax.Array, rows: jax.Array, number: ArrayLike, count: ArrayLike, each: Best, decoding: Decoding | None
+        queries: jax.Array, rows: jax.Array, number: ArrayLike, count: ArrayLike, last: Best, decoding: Decoding | None
     ) -> Best:
-        best = jax.tree.map(lambda array: array[0], each)
+        best = jax.tree.map(lambda array: array[0], last)
         mine = jax.lax.axis_index(AXIS) * len(rows) + jnp.arange(len(rows))
         scores = similarity_scores(queries, decoded(rows, queries.shape[1], decoding), similarity)
         scores = jnp.where(scores == 0, 0.0, scores)  # a choice might put 0 before -0
         scores = jnp.where(mine < count, scores, -jnp.inf)
         k = best.scores.shape[1]
         if recall_target is None:
-            found, places = jax.lax.top_k(scores, min(k, len(rows)))
+            block_scores, places = jax.lax.top_k(scores, min(k, len(rows)))
         else:
-            found, places = jax.lax.approx_max_k(scores, min(k, len(rows)), recall_target=recall_target)
+            block_scores, places = jax.lax.approx_max_k(scores, min(k, len(rows)), recall_target=recall_target)
         # Those so far are lower rows and come first; of equal elements, `top_k` takes the first.
-        scores, chosen = jax.lax.top_k(jnp.concatenate([best.scores, found], axis=1), k)
+        scores, chosen = jax.lax.top_k(jnp.concatenate([best.scores, block_scores], axis=1), k)
         new = (jnp.full_like(places, number), mine[places])
         numbers = [jnp.concatenate(pair, axis=1) for pair in zip(best[1:], new, strict=True)]
         kept = Best(scores, *[jnp.take_along_axis(array, chosen, axis=1) for array in numbers])

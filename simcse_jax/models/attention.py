@@ -160,21 +160,21 @@ def in_blocks(
         places = jnp.arange(BLOCK + 2 * window) - window  # of the keys, as seen from a block's first query
         close = near.at(jnp.arange(BLOCK)[:, None] - places)[None]
 
-    def of_block(own: tuple[Array, ...]) -> Float[Array, "B H Q d"]:
-        start, queries, *others = own
-        keys, values, shown = (key, value, mask) if window is None else others
-        seen = close if window is not None or near is None else near._replace(queries=others[0]).seen()
+    def of_block(block: tuple[Array, ...]) -> Float[Array, "B H Q d"]:
+        start, queries, *block_inputs = block
+        keys, values, shown = (key, value, mask) if window is None else block_inputs
+        seen = close if window is not None or near is None else near._replace(queries=block_inputs[0]).seen()
         first = jnp.zeros_like(start) if window is None else start - window
         kept = dropout.mask((query.shape[1], BLOCK, keys.shape[2]), (start, first)) if dropout is not None else None
         return whole(queries, keys, values, shown, None, seen, kept, dtype)
 
     if window is not None:
         around = functools.partial(with_neighbours, blocks=blocks, window=window)
-        others = [around(key, 2), around(value, 2), around(mask, 1)]
+        inputs = [around(key, 2), around(value, 2), around(mask, 1)]
     else:
-        others = [] if near is None else [in_parts(near.queries, 1, blocks)]
-    each = (starts, in_parts(query, 2, blocks), *others)
-    context = jax.lax.map(jax.checkpoint(of_block, prevent_cse=False), each)
+        inputs = [] if near is None else [in_parts(near.queries, 1, blocks)]
+    stacked = (starts, in_parts(query, 2, blocks), *inputs)
+    context = jax.lax.map(jax.checkpoint(of_block, prevent_cse=False), stacked)
     return jnp.moveaxis(context, 0, 2).reshape(*query.shape[:2], -1, query.shape[3])[:, :, :length]
 
 
@@ -185,13 +185,13 @@ def head_by_head(query: Heads, key: Heads, value: Heads, mask: Shown, near: Near
     """
     places = () if near is None else tuple(jnp.broadcast_to(x, mask.shape) for x in (near.queries, near.keys))
 
-    def of_sentence(own: tuple[Array, ...]) -> Float[Array, "H Q d"]:
-        query, key, value, *rest = own
+    def of_sentence(sentence: tuple[Array, ...]) -> Float[Array, "H Q d"]:
+        query, key, value, *rest = sentence
         mask, *seen = (x[None] for x in rest)
         here = None if near is None else near._replace(queries=seen[0], keys=seen[1])
 
-        def of_head(own: tuple[Array, ...]) -> Float[Array, "Q d"]:
-            query, key, value = (x[None, None] for x in own)
+        def of_head(head: tuple[Array, ...]) -> Float[Array, "Q d"]:
+            query, key, value = (x[None, None] for x in head)
             return in_blocks(query, key, value, mask, here, None, dtype)[0, 0]
 
         return jax.lax.map(of_head, (query, key, value))
@@ -201,7 +201,7 @@ def head_by_head(query: Heads, key: Heads, value: Heads, mask: Shown, near: Near
 
 def in_parts(x: Array, axis: int, blocks: int) -> Array:
     """(blocks, …, BLOCK, …): an axis in blocks, with zeros at the end."""
-    padding = [(0, blocks * BLOCK - x.shape[axis] if each == axis else 0) for each in range(x.ndim)]
+    padding = [(0, blocks * BLOCK - x.shape[axis] if number == axis else 0) for number in range(x.ndim)]
     parts = jnp.pad(x, padding).reshape(*x.shape[:axis], blocks, BLOCK, *x.shape[axis + 1 :])
     return jnp.moveaxis(parts, axis, 0)
 
@@ -275,8 +275,8 @@ def cudnn(query: Heads, key: Heads, value: Heads, mask: Shown, reach: Reach) -> 
             local["local_window_size"] = (before + late, 0)
         query = jnp.pad(query, ((0, 0), (late, 0), (0, 0), (0, 0)))
         key, value = (jnp.pad(x, ((0, 0), (0, late), (0, 0), (0, 0))) for x in (key, value))
-    found = jax.nn.dot_product_attention(
+    context = jax.nn.dot_product_attention(
         query, key, value, key_value_seq_lengths=lengths, implementation="cudnn", **local
     )
     on_the_right = jnp.all(seen[:, 1:] <= seen[:, :-1], axis=1)
-    return jnp.where(on_the_right[:, None, None, None], found[:, late:].swapaxes(1, 2), jnp.nan)
+    return jnp.where(on_the_right[:, None, None, None], context[:, late:].swapaxes(1, 2), jnp.nan)

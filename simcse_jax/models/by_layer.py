@@ -21,7 +21,7 @@ class Way(Protocol):
     """How a parameter becomes whole; equal for those of layers that are computed in a loop."""
 
     def gather(self, sent: jax.Array, part: jax.Array) -> jax.Array:
-        """The whole array, of what is sent of a part. The gradient is the part's."""
+        """The whole array, gathered from the parts. Its gradient is the part's."""
 
     def rows(self, part: jax.Array, numbers: Int[Array, "*tokens"]) -> Float[Array, "*tokens D"]:
         """Rows of a table, by their numbers."""
@@ -30,7 +30,7 @@ class Way(Protocol):
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class Part:
-    """What a device keeps of a parameter; it stands in the place of the array. `sent` is rounded, without gradient."""
+    """A device's part of a parameter, in place of the whole array. `sent` is rounded, without gradient."""
 
     sent: Any  # arrays, or what JAX puts in their places
     part: Any
@@ -53,28 +53,28 @@ def whole(tree: Any) -> Any:
 
 
 def gathered(layer: Module) -> Module:
-    """The layer, whole."""
+    """The layer with whole parameters."""
     graph, state = nnx.split(layer)
     return nnx.merge(graph, whole(state))
 
 
 def alike(layers: Sequence[nnx.Module], kinds: Sequence[Hashable]) -> list[range]:
-    """Which layers, one after the other, differ in their parameters' values alone.
+    """Runs of consecutive layers that differ in nothing but the values of their parameters.
 
     Args:
       layers: all of them; those that share their parameters are the same object.
       kinds: what else makes them differ.
     """
     described: list[Any] = []
-    found: list[range] = []
+    runs: list[range] = []
     for number, (layer, kind) in enumerate(zip(layers, kinds, strict=True)):
         graph, state = nnx.split(layer)
         described.append((graph, jax.tree.structure(state), [x.shape for x in jax.tree.leaves(state)], kind))
-        if number and described[-1] == described[-2] and all(layer is not layers[other] for other in found[-1]):
-            found[-1] = range(found[-1].start, number + 1)
+        if number and described[-1] == described[-2] and all(layer is not layers[other] for other in runs[-1]):
+            runs[-1] = range(runs[-1].start, number + 1)
         else:
-            found.append(range(number, number + 1))
-    return found
+            runs.append(range(number, number + 1))
+    return runs
 
 
 def in_a_loop(
@@ -84,7 +84,7 @@ def in_a_loop(
     hidden: Float[Array, "..."],
     kept: Sequence[str],
 ) -> Float[Array, "L ..."]:
-    """What each of some layers that are `alike` makes of the result of the one before.
+    """Runs layers that are `alike` in a loop; returns the result of each, from that of the one before.
 
     Args:
       layers: L of them, the first one's number is `first`.
@@ -95,12 +95,12 @@ def in_a_loop(
     graph, _ = nnx.split(layers[0])
     states = [nnx.split(layer)[1] for layer in layers]
 
-    def turn(hidden: Float[Array, "..."], own: Any) -> tuple[Float[Array, "..."], Float[Array, "..."]]:
-        number, state = own
+    def turn(hidden: Float[Array, "..."], numbered_state: Any) -> tuple[Float[Array, "..."], Float[Array, "..."]]:
+        number, state = numbered_state
         hidden = compute(number, nnx.merge(graph, whole(state)), hidden)
         return hidden, hidden
 
     policy = jax.checkpoint_policies.save_only_these_names(*kept)
     turn = jax.checkpoint(turn, policy=policy, prevent_cse=False)
-    stacked = jax.tree.map(lambda *each: jnp.stack(each), *states)
+    stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *states)
     return jax.lax.scan(turn, hidden, (jnp.arange(first, first + len(layers)), stacked))[1]

@@ -68,10 +68,10 @@ class Repeated:
 
     def most(self, length: int) -> int:
         """The most tokens that are repeated in a sentence of `length`, [CLS] and [SEP] included."""
-        others = max(length - 2, 0)
+        words = max(length - 2, 0)
         if self.reading == "paper":
-            return min(others, max(2, int(self.rate * others)))
-        return min(others, max(0, min(10, int(self.rate * length)) - 1))
+            return min(words, max(2, int(self.rate * words)))
+        return min(words, max(0, min(10, int(self.rate * length)) - 1))
 
     def __call__(
         self, keys: Key[Array, " B"], ids: Int[AnyArray, "B T"], attention_mask: Int[AnyArray, "B T"]
@@ -98,13 +98,13 @@ class Repeated:
 class Retemplated:
     """Another template around each sentence, in the place of the one that its tokens have."""
 
-    own: Template
+    template: Template
     other: Template
 
     @property
     def growth(self) -> int:
         """How many tokens more a sentence has then."""
-        return self.other.size - self.own.size
+        return self.other.size - self.template.size
 
     def __call__(
         self, keys: Key[Array, " B"], ids: Int[AnyArray, "B T"], attention_mask: Int[AnyArray, "B T"]
@@ -114,12 +114,12 @@ class Retemplated:
         before, after = len(self.other.before), jnp.array(self.other.after, ids.dtype)
         places = jnp.arange(ids.shape[1] + max(self.growth, 0))
         ends = jnp.sum(mask > 0, axis=1, keepdims=True) + self.growth
-        source = jnp.clip(places - before + len(self.own.before), 0, ids.shape[1] - 1)
-        found = ids[:, source].at[:, :before].set(jnp.array(self.other.before, ids.dtype))
+        source = jnp.clip(places - before + len(self.template.before), 0, ids.shape[1] - 1)
+        changed = ids[:, source].at[:, :before].set(jnp.array(self.other.before, ids.dtype))
         if len(after):
             place = places - (ends - len(after))  # in the text after the sentence
-            found = jnp.where(place >= 0, after[jnp.clip(place, 0, len(after) - 1)], found)
-        return found, (places < ends).astype(mask.dtype)
+            changed = jnp.where(place >= 0, after[jnp.clip(place, 0, len(after) - 1)], changed)
+        return changed, (places < ends).astype(mask.dtype)
 
 
 def template_alone(

@@ -100,7 +100,7 @@ READERS = model_types.READERS | decoders.READERS  # of configs that say more tha
 
 
 def pooler_of(name: str) -> str:
-    """Our name of a pooler that has another one; any other name as it is."""
+    """Our name for a pooler under another name; any other name unchanged."""
     return OTHER_NAMES.get(name, name)
 
 
@@ -112,7 +112,7 @@ class Template(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Their number."""
+        """The number of the tokens."""
         return len(self.before) + len(self.after)
 
 
@@ -215,7 +215,7 @@ class Partial:
 
 @dataclasses.dataclass(frozen=True)
 class EncoderConfig:
-    """Everything that decides an encoder's shapes and its deterministic forward pass."""
+    """Everything that determines an encoder's shapes and its deterministic forward pass."""
 
     model_type: str
     vocab_size: int
@@ -271,12 +271,12 @@ class EncoderConfig:
     @property
     def identity(self) -> str:
         """What embeddings depend on besides the weights and the repr; indexes and half-encoded files keep it."""
-        found = repr(self.convolutions) if self.convolutions else ""
+        text = repr(self.convolutions) if self.convolutions else ""
         if self.positions == ROTARY:
-            found += repr((self.rotary_base, self.local_rotary_base)) + repr((self.local_layers, self.window))
+            text += repr((self.rotary_base, self.local_rotary_base)) + repr((self.local_layers, self.window))
         if self.causal or self.rotary_scaling:
-            found += repr((self.causal, self.rotary_scaling))
-        return found
+            text += repr((self.causal, self.rotary_scaling))
+        return text
 
     @property
     def token_size(self) -> int:
@@ -390,9 +390,9 @@ class EncoderConfig:
 
     def keep_layers(self, num_layers: int) -> "EncoderConfig":
         """The first `num_layers` layers; 0 keeps all of them."""
-        given = f"model.num_layers={num_layers}, --num-layers {num_layers} or NAME@{num_layers}"
+        options = f"model.num_layers={num_layers}, --num-layers {num_layers} or NAME@{num_layers}"
         if not 0 <= num_layers <= self.num_layers:
-            raise UserError(f"{given}: the model has {self.num_layers} layers (0 keeps all)")
+            raise UserError(f"{options}: the model has {self.num_layers} layers (0 keeps all)")
         groups = self.groups[:num_layers] if self.layer_groups and num_layers else []
         count = num_layers or self.num_layers
         kept = dataclasses.replace(
@@ -403,7 +403,7 @@ class EncoderConfig:
         )
         if groups not in ([], kept.groups):
             shared = f"{self.num_layers} layers share parameters in {self.layer_groups} groups"
-            raise UserError(f"{given}: the model's {shared}; keep whole groups")
+            raise UserError(f"{options}: the model's {shared}; keep whole groups")
         return kept
 
 
@@ -440,13 +440,13 @@ def _kind_of(config: Mapping[str, Any], where: str) -> ModelType:
 
 def _with_usual_names(config: dict[str, Any], names: Mapping[str, str], where: str) -> dict[str, Any]:
     """The fields by BERT's names too, where a model type has other ones."""
-    for usual, own in names.items():
-        check_same(config, usual, own, where)
-    return config | {usual: config[own] for usual, own in names.items() if own in config}
+    for usual, name in names.items():
+        check_same(config, usual, name, where)
+    return config | {usual: config[name] for usual, name in names.items() if name in config}
 
 
 def _whole(config: Mapping[str, Any], field: str, where: str, names: Mapping[str, str] = NONE) -> int:
-    """A field that is a whole number within its bounds; `names` are those of the file, where they are others."""
+    """A field that is a whole number within its bounds; `names` maps ours to the file's where they differ."""
     name = names.get(field, field)
     if field not in config:
         raise UserError(f"{where}: the field {name!r} is missing")

@@ -80,6 +80,6 @@ def fresh(config: EncoderConfig, key: Key[Array, ""]) -> dict[str, jax.Array]:
         channels = config.convolutions.channels
         shapes = {"kernel": (width, config.hidden_size, channels), "bias": (channels,)}
         for part, (name, shape) in enumerate(shapes.items()):
-            own = jax.random.fold_in(key, 2 * number + part)
-            params[f"{PREFIX}{number}.{name}"] = jax.random.uniform(own, shape, jnp.float32, -bound, bound)
+            part_key = jax.random.fold_in(key, 2 * number + part)
+            params[f"{PREFIX}{number}.{name}"] = jax.random.uniform(part_key, shape, jnp.float32, -bound, bound)
     return params

@@ -76,16 +76,16 @@ def gemma3(config: dict[str, Any], kind: ModelType, where: str) -> Read:
     ropes = rotations(config, where)
     config = {field: value for field, value in config.items() if field != LENGTH}  # not read where layers differ
     base, scaling = _rotation(config, f"rope_parameters.{GLOBAL}", ropes.get(GLOBAL), ("rope_theta", 1e6), where)
-    others = {field: value for field, value in config.items() if field != "rope_scaling"}  # the global layers'
-    local, other = _rotation(others, f"rope_parameters.{LOCAL}", ropes.get(LOCAL), ("rope_local_base_freq", 1e4), where)
+    rest = {field: value for field, value in config.items() if field != "rope_scaling"}  # the global layers'
+    local, other = _rotation(rest, f"rope_parameters.{LOCAL}", ropes.get(LOCAL), ("rope_local_base_freq", 1e4), where)
     if other is not None:
         raise UserError(f"{where}: rope_parameters.{LOCAL} has a scaling, which is supported in global layers alone")
     parts |= {"rotary_base": base, "local_rotary_base": local, "rotary_scaling": scaling}
     both_ways = "use_bidirectional_attention"
     parts["causal"] = config.get(both_ways) is None or not flag(config, both_ways, where)
     parts["embedding_scale"] = math.sqrt(whole(config, "hidden_size", None, where))
-    every = "sliding_window_pattern"
-    parts |= _windows(config, parts, lambda index: (index + 1) % whole(config, every, 6, where), where)
+    pattern = "sliding_window_pattern"
+    parts |= _windows(config, parts, lambda index: (index + 1) % whole(config, pattern, 6, where), where)
     return config, kind._replace(parts=parts)
 
 
@@ -113,7 +113,7 @@ def _heads(config: Mapping[str, Any], kind: ModelType, where: str) -> dict[str, 
 
 
 def _one_rotation(config: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """That of all layers."""
+    """The rotation of all layers."""
     base, scaling = _rotation(config, "rope_parameters", config.get("rope_parameters"), ("rope_theta", 1e4), where)
     return {"rotary_base": base, "rotary_scaling": scaling}
 

@@ -19,7 +19,7 @@ from simcse_jax.models.platforms import for_platform
 Words = tuple[UInt32[Array, "..."], UInt32[Array, "..."]]  # 64 bits as two words
 Rate = Float[Array, ""] | float
 Place = Int[Array, ""] | int
-Kept = Bool[Array, "..."]
+DropoutMask = Bool[Array, "..."]
 LANES = 4  # one threefry block is 64 bits: four masks of 16 bits
 
 
@@ -150,12 +150,12 @@ def _masks(
         """This site's key for each row, with a last axis that the mask's elements share."""
         return threefry2x32((words[..., :1], words[..., 1:]), site, jnp.uint32(0))
 
-    def draw(site_key: Words) -> list[Kept]:
+    def draw(site_key: Words) -> list[DropoutMask]:
         b0, b1 = threefry2x32(site_key, *counters())
         low = jnp.uint32(0xFFFF)
         return [draws >= threshold for draws in (b0 & low, b0 >> 16, b1 & low, b1 >> 16)]
 
-    def together(lanes: Sequence[Kept]) -> Kept:
+    def together(lanes: Sequence[DropoutMask]) -> DropoutMask:
         axis = lane_axis % lanes[0].ndim
         return jax.lax.slice_in_dim(jnp.concatenate(lanes, axis), 0, size, axis=axis)
 
@@ -163,21 +163,21 @@ def _masks(
         lanes = [kept.astype(jnp.uint8) << lane for lane, kept in enumerate(draw(site_key))]
         return functools.reduce(jnp.bitwise_or, lanes)
 
-    def unpacked(mask: UInt8[Array, "..."]) -> Kept:
+    def unpacked(mask: UInt8[Array, "..."]) -> DropoutMask:
         """As `together`, by an axis of lanes: a GPU would compute each part of a concatenation for all of it."""
         axis = lane_axis % mask.ndim
         lane = jnp.arange(LANES, dtype=jnp.uint8).reshape(-1, *[1] * (mask.ndim - axis))
         lanes = (jnp.expand_dims(mask, axis) >> lane & 1) != 0
         return jax.lax.slice_in_dim(jax.lax.collapse(lanes, axis, axis + 2), 0, size, axis=axis)
 
-    def where_used(words: UInt32[Array, "... 2"]) -> list[Kept]:
+    def where_used(words: UInt32[Array, "... 2"]) -> list[DropoutMask]:
         return [together(draw(site_keys(jnp.uint32(site), words))) for site in sites]
 
-    def once(words: UInt32[Array, "... 2"]) -> list[Kept]:
+    def once(words: UInt32[Array, "... 2"]) -> list[DropoutMask]:
         masks = [packed(site_keys(jnp.uint32(site), words)) for site in sites]
         return [unpacked(mask) for mask in jax.lax.optimization_barrier(masks)]
 
-    def in_a_loop(words: UInt32[Array, "... 2"]) -> list[Kept]:
+    def in_a_loop(words: UInt32[Array, "... 2"]) -> list[DropoutMask]:
         numbers = jnp.array(sites, jnp.uint32).reshape(-1, *[1] * words.ndim)
         masks = jax.lax.map(packed, site_keys(numbers, words[None]))
         return [together([(mask >> lane & 1) != 0 for lane in range(LANES)]) for mask in masks]

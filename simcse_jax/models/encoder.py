@@ -94,7 +94,7 @@ class Embeddings(nnx.Module):
         return embedded.astype(self.dtype)
 
     def words(self, ids: Int[Array, "*tokens"]) -> Float[Array, "*tokens W"]:
-        """Their rows of the table."""
+        """The words' rows of the table."""
         table = self.word.embedding.get_value()
         return table.way.rows(table.part, ids) if isinstance(table, by_layer.Part) else self.word(ids)
 
@@ -182,15 +182,15 @@ class Encoder(nnx.Module):
         def compute(like: int, number: Place, layer: Layer, hidden: Float[Array, "..."]) -> Float[Array, "..."]:
             """Layer `number`, whose kind is that of layer `like`."""
             is_local, only = kinds[like]
-            (own,) = drawn(layers=[(number, self.config.groups[like])])[1] if in_parts else [masks[like]]
-            return layer(hidden, attention_mask, layout, own, orders[is_local], first_only=only)
+            (layer_masks,) = drawn(layers=[(number, self.config.groups[like])])[1] if in_parts else [masks[like]]
+            return layer(hidden, attention_mask, layout, layer_masks, orders[is_local], first_only=only)
 
         states = [hidden]
         for run in by_layer.alike(layers, kinds) if in_parts else [range(number, number + 1) for number in numbers]:
             computed = functools.partial(compute, run[0])
             if len(run) > 1:
-                own = layers[run.start : run.stop]
-                states += [*by_layer.in_a_loop(own, run[0], computed, states[-1], kept(length))]
+                run_layers = layers[run.start : run.stop]
+                states += [*by_layer.in_a_loop(run_layers, run[0], computed, states[-1], kept(length))]
                 continue
 
             def through(hidden: Float[Array, "..."], number: int = run[0]) -> Float[Array, "..."]:
@@ -201,10 +201,10 @@ class Encoder(nnx.Module):
         if self.final_norm is not None:
             states[-1] = self.final_norm(states[-1].astype(jnp.float32)).astype(hidden.dtype)
         layouts = [layout, *(Padded(1) if only else layout for _, only in kinds)]
-        return tuple(rows_of(*each, attention_mask, most_tokens) for each in zip(states, layouts, strict=True))
+        return tuple(rows_of(*of_layer, attention_mask, most_tokens) for of_layer in zip(states, layouts, strict=True))
 
     def orders(self, length: int, positions: Int[AnyArray, "B T"] | None = None) -> tuple[Order, Order]:
-        """What global and local layers know of the order of T tokens, by their positions if these are others.
+        """The order of T tokens for global and for local layers, by their positions if these are not 0, 1, 2 …
 
         A local layer's queries see the keys that are at most `window` positions away; a decoder's, none after them.
         """
@@ -266,14 +266,16 @@ class Encoder(nnx.Module):
         keys = layout.of_examples(dropout_keys)
         size, narrow = self.config.hidden_size, self.config.table_size
         if narrow == size:
-            embedding, *others = token_masks(keys, layout.positions, [EMBEDDING_SITE, *of_layers], size, dropout_rate)
+            embedding, *rest = token_masks(keys, layout.positions, [EMBEDDING_SITE, *of_layers], size, dropout_rate)
         else:
             (embedding,) = token_masks(keys, layout.positions, [EMBEDDING_SITE], narrow, dropout_rate)
-            others = token_masks(keys, layout.positions, of_layers, size, dropout_rate)
-        drawn = iter(others)
+            rest = token_masks(keys, layout.positions, of_layers, size, dropout_rate)
+        drawn = iter(rest)
         outputs = [[next(drawn) if drops else None for drops in dropped] for _ in sites]
         of_lora = [{} for _ in sites] if lora_rate is None else self.lora_masks(layout, keys, lora_rate, layers)
-        return embedding, [Masks(*each) for each in zip(attention, *zip(*outputs, strict=True), of_lora, strict=True)]
+        return embedding, [
+            Masks(*of_layer) for of_layer in zip(attention, *zip(*outputs, strict=True), of_lora, strict=True)
+        ]
 
     def lora_masks(
         self, layout: Layout, keys: Key[Array, "..."], rate: Rate, layers: Sequence[tuple[Place, int]]
@@ -284,10 +286,10 @@ class Encoder(nnx.Module):
         for layer, (_, group) in enumerate(layers):
             for site in self.config.adapted(group):
                 by_size.setdefault(lora.features(self.config, site)[0], []).append((layer, site))
-        for size, own in sorted(by_size.items()):
-            sites = [lora.mask_site(layers[layer][0], site) for layer, site in own]
+        for size, of_size in sorted(by_size.items()):
+            sites = [lora.mask_site(layers[layer][0], site) for layer, site in of_size]
             drawn = token_masks(keys, layout.positions, sites, size, rate)
-            for (layer, site), mask in zip(own, drawn, strict=True):
+            for (layer, site), mask in zip(of_size, drawn, strict=True):
                 masks[layer][site.name] = mask
         return masks
 

@@ -26,7 +26,7 @@ from simcse_jax.models.arrays import CONTEXT
 
 Ref = Any  # a part of an array, on the chip
 Heads = Float[Array, "B H T d"]
-Kept = tuple[Heads, Heads, Heads, Int[Array, "B T"], Heads, Float32[Array, "B H 1 T"]]
+Residuals = tuple[Heads, Heads, Heads, Int[Array, "B T"], Heads, Float32[Array, "B H 1 T"]]
 
 BLOCKS = (512, 256, 128)  # tokens of an outer block, the best first
 LANES = 128  # of a register: tokens of the smallest block
@@ -82,9 +82,9 @@ class Walk(NamedTuple):
         return 0 if self.before is None else i * (self.outer // self.inner) + -self.before // self.inner
 
     def last(self, i: Any) -> Any:
-        """The last one; above all blocks where the text does not reach."""
-        own = (i + 1) * (self.outer // self.inner) - 1
-        return self.blocks - 1 if self.after is None else own + -(-self.after // self.inner)
+        """The last inner block that the outer block i sees; above all blocks where the text does not reach."""
+        own_block = (i + 1) * (self.outer // self.inner) - 1
+        return self.blocks - 1 if self.after is None else own_block + -(-self.after // self.inner)
 
     def handed(self, i: Any, j: Any) -> Any:
         """The number of the j-th inner block that the outer block i is handed; there may be none with this number."""
@@ -166,8 +166,8 @@ def flash_attention(
     precision = jax.lax.Precision.HIGHEST if exact else jax.lax.Precision.DEFAULT
     kernel = Kernel(walk, precision, query.shape[-1] ** -0.5)
     longer = [jnp.pad(x, ((0, 0), (0, 0), (0, missing), (0, 0))) for x in (query, key, value)]
-    found = _attention(kernel, *longer, jnp.pad(attention_mask, ((0, 0), (0, missing))))
-    return found[:, :, :length]
+    context = _attention(kernel, *longer, jnp.pad(attention_mask, ((0, 0), (0, missing))))
+    return context[:, :, :length]
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
@@ -175,7 +175,9 @@ def _attention(kernel: Kernel, query: Heads, key: Heads, value: Heads, mask: Int
     return _forward(kernel, query, key, value, mask)[0]
 
 
-def _forward(kernel: Kernel, query: Heads, key: Heads, value: Heads, mask: Int[Array, "B T"]) -> tuple[Heads, Kept]:
+def _forward(
+    kernel: Kernel, query: Heads, key: Heads, value: Heads, mask: Int[Array, "B T"]
+) -> tuple[Heads, Residuals]:
     context, total = _call(
         functools.partial(_sums_of_values, kernel),
         kernel.walk,
@@ -190,7 +192,7 @@ def _forward(kernel: Kernel, query: Heads, key: Heads, value: Heads, mask: Int[A
     return context, (query, key, value, mask, context, total)
 
 
-def _backward(kernel: Kernel, kept: Kept, gradient: Heads) -> tuple[Heads, Heads, Heads, None]:
+def _backward(kernel: Kernel, kept: Residuals, gradient: Heads) -> tuple[Heads, Heads, Heads, None]:
     query, key, value, mask, context, total = kept
     weighted = jnp.sum(gradient.astype(jnp.float32) * context.astype(jnp.float32), axis=-1)[:, :, None]
     inputs = {"mask": mask[:, None], "query": query, "key": key, "value": value}
@@ -238,10 +240,10 @@ def _sums_of_values(
         largest[...] = jnp.broadcast_to(now, largest.shape)
 
     def end() -> None:
-        found = weights[...] > 0
-        divisor = jnp.where(found, weights[...], 1.0)
+        has_keys = weights[...] > 0
+        divisor = jnp.where(has_keys, weights[...], 1.0)
         context[...] = (sums[...] / divisor[:, :1]).astype(context.dtype)
-        total[...] = jnp.where(found, largest[...] + jnp.log(divisor), MOST).T[:1]
+        total[...] = jnp.where(has_keys, largest[...] + jnp.log(divisor), MOST).T[:1]
 
     kernel.for_each_met(begin, meet, end)
 
@@ -271,8 +273,8 @@ def _gradients(kernel: Kernel, mask: Ref, *refs: Ref) -> None:
         of_probabilities = kernel.product(value[...], gradient[...], BY_ROWS)
         of_scores = probabilities * (of_probabilities - weighted[...]) * kernel.scale
         key_sums[...] += kernel.product(of_scores.astype(query.dtype), query[...])
-        own = pl.ds(pl.multiple_of(block * kernel.walk.inner, kernel.walk.inner), kernel.walk.inner)
-        of_query[own] += kernel.product(of_scores.astype(key.dtype), key[...], BY_COLUMNS)
+        rows = pl.ds(pl.multiple_of(block * kernel.walk.inner, kernel.walk.inner), kernel.walk.inner)
+        of_query[rows] += kernel.product(of_scores.astype(key.dtype), key[...], BY_COLUMNS)
 
     def end() -> None:
         of_key[...] = key_sums[...].astype(of_key.dtype)

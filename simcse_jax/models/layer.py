@@ -141,11 +141,11 @@ class Layer(nnx.Module):
         return transformed.astype(self.dtype)
 
     def before(self, hidden: Float[Array, "*tokens D"], norm: Norm | None) -> Float[Array, "*tokens D"]:
-        """What attention or the feed-forward network reads."""
+        """The input of attention or of the feed-forward network."""
         return norm(hidden.astype(jnp.float32)) if self.pre_norm and norm is not None else hidden
 
     def after(self, added: Float[Array, "*tokens D"], norm: Norm | None) -> Float[Array, "*tokens D"]:
-        """What becomes of its result, added to the hidden states."""
+        """The hidden states with its result added."""
         return added if self.pre_norm or norm is None else norm(added, rounded(self.dtype))
 
     def of_head(self, x: Float[Array, "B H T d"], norm: Norm | None) -> Float[Array, "B H T d"]:

@@ -59,8 +59,8 @@ class Adapters(nnx.Module):
         """`y`, the product `part` of x or its columns from `start` on, with what the adapters add to these."""
         stop = start + y.shape[-1]
         for site in self.sites:
-            adapter, own = getattr(self, site.name), self.config.columns(site)
-            first, low, high = own.start, max(start, own.start), min(stop, own.stop)
+            adapter, columns = getattr(self, site.name), self.config.columns(site)
+            first, low, high = columns.start, max(start, columns.start), min(stop, columns.stop)
             if site.part != part or low >= high:
                 continue
             inputs = drop(x, masks.get(site.name)).reshape(-1, x.shape[-1])
@@ -104,9 +104,10 @@ def fresh(config: EncoderConfig, key: Key[Array, ""]) -> dict[str, jax.Array]:
     params: dict[str, jax.Array] = {}
     for (group, site), (a, b) in names(config).items():
         rank, (read, made) = lora_of(config).rank, features(config, site)
-        own = jax.random.fold_in(key, mask_site(group, site))
+        site_key = jax.random.fold_in(key, mask_site(group, site))
         bound = 1 / math.sqrt(read)
-        params |= {a: jax.random.uniform(own, (read, rank), jnp.float32, -bound, bound), b: jnp.zeros((rank, made))}
+        first = jax.random.uniform(site_key, (read, rank), jnp.float32, -bound, bound)
+        params |= {a: first, b: jnp.zeros((rank, made))}
     return params
 
 

@@ -144,8 +144,8 @@ Read = tuple[dict[str, Any], ModelType]
 
 def modernbert(config: dict[str, Any], kind: ModelType, where: str) -> Read:
     """ModernBERT (Warner et al. 2024, arXiv:2412.13663); older files have the period of global layers."""
-    every = "global_attn_every_n_layers"
-    local = local_layers(config, lambda index: index % whole(config, every, 3, where), where)
+    interval = "global_attn_every_n_layers"
+    local = local_layers(config, lambda index: index % whole(config, interval, 3, where), where)
     refuse(config, ONLY_DEFAULT, where)
     ropes = rotations(config, where)
     rotary_base, local_rotary_base = (
@@ -168,13 +168,13 @@ def modernbert(config: dict[str, Any], kind: ModelType, where: str) -> Read:
 
 def rotations(config: Mapping[str, Any], where: str) -> dict[str, Any]:
     """What a file says of the rotary positions of global and of local layers; {} where it says nothing."""
-    found = config.get("rope_parameters") or {}
-    if not isinstance(found, dict):
-        raise UserError(f"{where}: rope_parameters is {found!r:.60}; it must have {GLOBAL} and {LOCAL}")
-    if others := found.keys() - {GLOBAL, LOCAL}:
-        other = min(map(str, others))
+    ropes = config.get("rope_parameters") or {}
+    if not isinstance(ropes, dict):
+        raise UserError(f"{where}: rope_parameters is {ropes!r:.60}; it must have {GLOBAL} and {LOCAL}")
+    if unknown := ropes.keys() - {GLOBAL, LOCAL}:
+        other = min(map(str, unknown))
         raise UserError(f"{where}: rope_parameters.{other:.60} is not supported; only {GLOBAL} and {LOCAL} are")
-    return found
+    return ropes
 
 
 def nomic_bert(config: dict[str, Any], kind: ModelType, where: str) -> Read:
@@ -188,9 +188,9 @@ def nomic_bert(config: dict[str, Any], kind: ModelType, where: str) -> Read:
     older, default = "rope_theta", 1000.0
     if is_nomic_s(config):
         older, default = "rotary_emb_base", 10000.0
-        for usual, own in NOMIC_NAMES.items():
+        for usual, name in NOMIC_NAMES.items():
             if usual != "max_position_embeddings":  # which are the trained ones there
-                check_same(config, usual, own, where)
+                check_same(config, usual, name, where)
         config, kind = _usual(config, where), kind._replace(names=NOMIC_NAMES)
     base = base_of_rotation(config.get("rope_parameters"), "rope_parameters", config, older, default, where)
     if older in config and config[older] != base:
@@ -224,12 +224,12 @@ def _usual(config: dict[str, Any], where: str) -> dict[str, Any]:
     activation = config.get("activation_function")
     if not isinstance(activation, str) or activation not in GATED:
         raise UserError(f"{where}: activation_function is {activation!r:.60}, not one of {', '.join(GATED)}")
-    usual = {usual: config[own] for usual, own in NOMIC_NAMES.items() if own in config}
+    usual = {usual: config[name] for usual, name in NOMIC_NAMES.items() if name in config}
     if config.get("rotary_scaling_factor") is not None:
         trained, most = (whole(config, field, None, where) for field in ("max_trained_positions", "n_positions"))
         usual["max_position_embeddings"] = min(trained, most)
-    others = {field: value for field, value in config.items() if field not in NOMIC_NAMES.values()}
-    return others | usual | {"hidden_act": GATED[activation]}
+    rest = {field: value for field, value in config.items() if field not in NOMIC_NAMES.values()}
+    return rest | usual | {"hidden_act": GATED[activation]}
 
 
 # By model type: from a config and its `ModelType` to the config by usual names and the type with the config's parts.
@@ -259,8 +259,8 @@ def base_of_rotation(rope: Any, name: str, config: Mapping[str, Any], older: str
         raise UserError(f"{where}: {name} is {rope!r:.60}; it must have a rope_theta")
     if (kind := rope.get("rope_type", "default")) != "default":
         raise UserError(f"{where}: {name}.rope_type is {kind!r:.60}; only 'default' is supported")
-    if others := rope.keys() - {"rope_type", "rope_theta"}:
-        raise UserError(f"{where}: {name}.{min(map(str, others)):.60} is not supported")
+    if unknown := rope.keys() - {"rope_type", "rope_theta"}:
+        raise UserError(f"{where}: {name}.{min(map(str, unknown)):.60} is not supported")
     field = f"{name}.rope_theta" if "rope_theta" in rope else older
     base = rope.get("rope_theta", config.get(older, default))
     if type(base) not in (int, float):
@@ -295,11 +295,11 @@ def refuse(config: Mapping[str, Any], only: Mapping[str, tuple[Any, ...]], where
             raise UserError(f"{where}: {field} is {config[field]!r:.60}; only {values[0]!r} is supported")
 
 
-def check_same(config: Mapping[str, Any], usual: str, own: str, where: str) -> None:
+def check_same(config: Mapping[str, Any], usual: str, name: str, where: str) -> None:
     """Refuses a file that has a field by two names with different values."""
-    if usual in config and config.get(own, config[usual]) != config[usual]:
-        what = f"{own} is {config[own]!r:.60}, but {usual} {config[usual]!r:.60}"
-        raise UserError(f"{where}: {what}; they must be the same")
+    if usual in config and config.get(name, config[usual]) != config[usual]:
+        problem = f"{name} is {config[name]!r:.60}, but {usual} {config[usual]!r:.60}"
+        raise UserError(f"{where}: {problem}; they must be the same")
 
 
 def check_heads(config: Mapping[str, Any], where: str, names: Mapping[str, str]) -> None:

@@ -40,9 +40,9 @@ def shapes(module: Module) -> dict[str, tuple[int, ...]]:
     """The shapes of a module's weights, by name."""
     match module:
         case Dense(size=size, inputs=inputs):
-            found: dict[str, tuple[int, ...]] = {"kernel": (inputs, size)}
-            found |= {"bias": (size,)} if module.bias else {}
-            return found | ({"residual": (inputs, size)} if module.residual and inputs != size else {})
+            dense: dict[str, tuple[int, ...]] = {"kernel": (inputs, size)}
+            dense |= {"bias": (size,)} if module.bias else {}
+            return dense | ({"residual": (inputs, size)} if module.residual and inputs != size else {})
         case LayerNorm(inputs=inputs):
             return {"scale": (inputs,), "bias": (inputs,)}
     return {}
@@ -56,14 +56,14 @@ def apply(
     `weights`: of each, by name, arrays or Flax's parameters; the last modules may have none.
     """
     for number, module in enumerate(modules):
-        own = {name: weights[number][name][...] for name in shapes(module)}
+        params = {name: weights[number][name][...] for name in shapes(module)}
         match module:
             case Dense():
-                y = x @ own["kernel"]
-                y = ACTIVATIONS[module.activation](y + own["bias"] if module.bias else y)
-                x = y + (x @ own["residual"] if "residual" in own else x) if module.residual else y
+                y = x @ params["kernel"]
+                y = ACTIVATIONS[module.activation](y + params["bias"] if module.bias else y)
+                x = y + (x @ params["residual"] if "residual" in params else x) if module.residual else y
             case LayerNorm():
-                x = layer_norm(x, own["scale"], own["bias"], LAYER_NORM_EPSILON)
+                x = layer_norm(x, params["scale"], params["bias"], LAYER_NORM_EPSILON)
             case Normalize():
                 x = x / jnp.maximum(jnp.linalg.norm(x, axis=-1, keepdims=True), 1e-12)  # as PyTorch does
             case Cut():

@@ -18,9 +18,9 @@ from simcse_jax.models.products import on_gpus, sum_over_tokens, written, writte
 
 Activation = Callable[[Float[Array, "..."]], Float[Array, "..."]]
 Values = Float[AnyArray, "*tokens D"]
-Result = Float[Array, "*tokens D"]
+Output = Float[Array, "*tokens D"]
 Each = Float[AnyArray, " D"]  # a number for each channel
-Kept = tuple[Values, Float[Array, "*tokens 1"], Float[Array, "*tokens 1"], Each]
+Residuals = tuple[Values, Float[Array, "*tokens 1"], Float[Array, "*tokens 1"], Each]
 
 
 @jax.custom_vjp
@@ -40,7 +40,7 @@ gelu.defvjp(lambda x: (gelu(x), x), _gelu_backward)
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(3, 4))
-def layer_norm(x: Values, scale: Each, bias: Each, epsilon: float, dtype: jnp.dtype | None = None) -> Result:
+def layer_norm(x: Values, scale: Each, bias: Each, epsilon: float, dtype: jnp.dtype | None = None) -> Output:
     """x̂ · scale + bias with x̂ = (x - mean) / √(variance + ε) of the last axis (Ba et al. 2016, "Layer normalization").
 
     The variance is that of the centred x: E[x²] - E[x]² suffers from cancellation. With a `dtype`, GPUs write
@@ -51,15 +51,15 @@ def layer_norm(x: Values, scale: Each, bias: Each, epsilon: float, dtype: jnp.dt
 
 def _layer_norm_forward(
     x: Values, scale: Each, bias: Each, epsilon: float, dtype: jnp.dtype | None
-) -> tuple[Result, Kept]:
+) -> tuple[Output, Residuals]:
     average = functools.partial(jnp.mean, axis=-1, keepdims=True)
 
-    def exact(x: Values) -> tuple[Result, Kept]:
+    def exact(x: Values) -> tuple[Output, Residuals]:
         mean = average(x)
         inverse = jax.lax.rsqrt(average(jnp.square(x - mean)) + epsilon)
         return jnp.subtract(x, mean) * (inverse * scale) + bias, (x, mean, inverse, scale)
 
-    def rounded(x: Values) -> tuple[Result, Kept]:
+    def rounded(x: Values) -> tuple[Output, Residuals]:
         """E[x²] and E[x] are means of one pass over x. Its rounding to 8 bits changes more than their cancellation."""
         x = written(x, dtype)
         mean = average(x)
@@ -70,12 +70,12 @@ def _layer_norm_forward(
 
 
 def _layer_norm_backward(
-    epsilon: float, dtype: jnp.dtype | None, kept: Kept, gradient: Values
+    epsilon: float, dtype: jnp.dtype | None, kept: Residuals, gradient: Values
 ) -> tuple[Values, Each, Each]:
     """With g the gradient of x̂: (g - E[g] - x̂ E[g x̂]) / √(variance + ε)."""
     tokens = tuple(range(gradient.ndim - 1))
 
-    def by_x(kept: Kept, gradient: Values) -> tuple[Values, Values]:
+    def by_x(kept: Residuals, gradient: Values) -> tuple[Values, Values]:
         """The gradient of x, and g x̂."""
         x, mean, inverse, scale = kept
         normalized = (x - mean) * inverse
@@ -84,11 +84,11 @@ def _layer_norm_backward(
         of_gradient, of_product = (jnp.mean(y * scale, axis=-1, keepdims=True) for y in (gradient, product))
         return inverse * (gradient * scale - of_gradient - normalized * of_product), product
 
-    def exact(kept: Kept, gradient: Values) -> tuple[Values, Each, Each]:
+    def exact(kept: Residuals, gradient: Values) -> tuple[Values, Each, Each]:
         gradient_of_x, product = by_x(kept, gradient)
         return gradient_of_x, jnp.sum(product, axis=tokens), jnp.sum(gradient, axis=tokens)
 
-    def rounded(kept: Kept, gradient: Values) -> tuple[Values, Each, Each]:
+    def rounded(kept: Residuals, gradient: Values) -> tuple[Values, Each, Each]:
         """x is read again for the sums over tokens: otherwise GPUs write g x̂ as float32, for both of its sums."""
         gradient, summed = written_and_summed(gradient, dtype)
         x, mean, inverse, _ = kept
@@ -102,7 +102,7 @@ def _layer_norm_backward(
 layer_norm.defvjp(_layer_norm_forward, _layer_norm_backward)
 
 
-def rms_norm(x: Result, scale: Each, epsilon: float) -> Result:
+def rms_norm(x: Output, scale: Each, epsilon: float) -> Output:
     """x / √(E[x²] + ε) · scale over the last axis (Zhang and Sennrich 2019, arXiv:1910.07467, equation 4)."""
     return x * jax.lax.rsqrt(jnp.mean(jnp.square(x), axis=-1, keepdims=True) + epsilon) * scale
 

@@ -1,4 +1,4 @@
-"""The norm of an encoder: that of its embeddings, of its layers, and of its head of masked words."""
+"""The norm of an encoder's embeddings, of its layers, and of its head of masked words."""
 
 import jax.numpy as jnp
 from flax import nnx

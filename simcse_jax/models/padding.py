@@ -93,14 +93,14 @@ def unpadded(attention_mask: Int[AnyArray, "B T"], size: int) -> Unpadded:
 
 
 @jax.custom_vjp
-def _move(x: Shaped[AnyArray, " M *F"], there: Int[Array, " N"], back: Int[Array, " M"]) -> Shaped[Array, " N *F"]:
-    """Rows `there` of `x`, zeros where it has none. `back` is the inverse, and also the transpose."""
-    return jnp.asarray(x).at[there].get(mode="fill", fill_value=0)
+def _move(x: Shaped[AnyArray, " M *F"], source: Int[Array, " N"], back: Int[Array, " M"]) -> Shaped[Array, " N *F"]:
+    """Rows `source` of `x`, zeros where it has none. `back` is the inverse, and also the transpose."""
+    return jnp.asarray(x).at[source].get(mode="fill", fill_value=0)
 
 
 def _move_backward(tables: Tables, gradient: Shaped[Array, " N *F"]) -> tuple[Shaped[Array, " M *F"], None, None]:
-    there, back = tables
-    return _move(gradient, back, there), None, None
+    source, back = tables
+    return _move(gradient, back, source), None, None
 
 
-_move.defvjp(lambda x, there, back: (_move(x, there, back), (there, back)), _move_backward)
+_move.defvjp(lambda x, source, back: (_move(x, source, back), (source, back)), _move_backward)

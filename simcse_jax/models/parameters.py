@@ -50,8 +50,8 @@ def with_encoder(params: Mapping[str, Value], tower: int) -> dict[str, Value]:
     """All parameters, those of the first or the second sentence encoder in the place of the first one's."""
     if not tower:
         return dict(params)
-    others = {name: value for name, value in params.items() if not name.startswith(("encoder.", PREFIX, SECOND))}
-    return others | subset(params, SECOND)
+    rest = {name: value for name, value in params.items() if not name.startswith(("encoder.", PREFIX, SECOND))}
+    return rest | subset(params, SECOND)
 
 
 def split(model: Model) -> tuple[nnx.GraphDef[Model], Params]:

@@ -30,7 +30,7 @@ def is_frozen(name: str, encoder: EncoderConfig) -> bool:
 
 
 def split(params: Mapping[str, Value], encoder: EncoderConfig) -> tuple[dict[str, Value], dict[str, Value]]:
-    """The parameters that train, and those that are frozen. Of two encoders, which start alike, only one is kept."""
+    """The parameters that train, and the frozen ones; those of two encoders, which start alike, are kept once."""
     trained = {name: value for name, value in params.items() if not is_frozen(name, encoder)}
     rest = {name: value for name, value in params.items() if name not in trained and not name.startswith(SECOND)}
     return trained, rest

@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 import jax
 
-Result = TypeVar("Result")
+Output = TypeVar("Output")
 ALONE = ("cpu", "tpu")  # a device's name of its platform is also that of `for_platform`; of GPUs it is not
 _platform = jax.make_user_context(default_value=None)  # part of the key under which `jax.jit` keeps what it traced
 
@@ -20,7 +20,7 @@ def tracing_for(platform: str) -> AbstractContextManager[None]:
     return _platform(platform if platform in ALONE else None)
 
 
-def for_platform(*args: Any, default: Callable[..., Result], **ways: Callable[..., Result]) -> Result:
+def for_platform(*args: Any, default: Callable[..., Output], **ways: Callable[..., Output]) -> Output:
     """`jax.lax.platform_dependent`: way(*args) of the platform that the program is for, otherwise default(*args).
 
     Within `tracing_for`, no other way is traced.

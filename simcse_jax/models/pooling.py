@@ -101,9 +101,9 @@ def maximum(hidden: Float[Array, "B T D"], attention_mask: Mask) -> Float[Array,
     return jnp.max(hidden.astype(jnp.float32), axis=1, where=attention_mask[:, :, None] != 0, initial=-jnp.inf)
 
 
-def midway(one: Float[Array, "B T D"], other: Float[Array, "B T D"]) -> Float[Array, "B T D"]:
+def midway(first: Float[Array, "B T D"], second: Float[Array, "B T D"]) -> Float[Array, "B T D"]:
     """The mean of two layers."""
-    return (one.astype(jnp.float32) + other.astype(jnp.float32)) / 2
+    return (first.astype(jnp.float32) + second.astype(jnp.float32)) / 2
 
 
 # By the names in `models.config.POOLERS`.

@@ -19,9 +19,9 @@ DType = jax.typing.DTypeLike
 Factor = Float[AnyArray, "..."]
 Values = Float32[Array, "*tokens F"]
 Sums = Float32[Array, " F"]  # over tokens
-Pair = tuple[Factor, Factor]
+Factors = tuple[Factor, Factor]
 Named = tuple[str, Factor]  # subscripts and the array that they index
-Result = TypeVar("Result")
+Output = TypeVar("Output")
 GROUPS = 128  # of tokens, each with a sum of its own
 _rounds: ContextVar[bool] = ContextVar("rounds_products", default=False)
 
@@ -56,7 +56,7 @@ class Copied:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """That of both."""
+        """The shape of both."""
         return self.parameter.shape
 
     def __getitem__(self, index: Any) -> "Copied":
@@ -81,7 +81,7 @@ def einsum(subscripts: str, x: Factor, y: Factor | Copied, dtype: DType) -> Floa
 
 
 class _Einsum(NamedTuple):
-    """What is fixed when a program is traced."""
+    """The parts of a product that are fixed when a program is traced."""
 
     subscripts: str
     dtype: jnp.dtype  # of both factors in the product
@@ -95,7 +95,7 @@ def _rounded(how: _Einsum, x: Factor, y: Factor, copy: Factor | None) -> Float32
     return _product(how.subscripts, x, y, how.rounds)
 
 
-def _factors(how: _Einsum, x: Factor, y: Factor, copy: Factor | None) -> Pair:
+def _factors(how: _Einsum, x: Factor, y: Factor, copy: Factor | None) -> Factors:
     return x.astype(how.dtype), y.astype(how.dtype) if copy is None else copy
 
 
@@ -111,12 +111,12 @@ def _product(subscripts: str, x: Factor, y: Factor, rounds: bool) -> Float32[Arr
     return for_platform(x, y, cpu=exact, default=rounded)
 
 
-def _forward(how: _Einsum, x: Factor, y: Factor, copy: Factor | None) -> tuple[Float32[Array, "..."], Pair]:
+def _forward(how: _Einsum, x: Factor, y: Factor, copy: Factor | None) -> tuple[Float32[Array, "..."], Factors]:
     x, y = _factors(how, x, y, copy)  # halves what the backward pass keeps
     return _rounded(how, x, y, None), (x, y)
 
 
-def _backward(how: _Einsum, factors: Pair, gradient: Float[Array, "..."]) -> tuple[Factor, Factor, None]:
+def _backward(how: _Einsum, factors: Factors, gradient: Float[Array, "..."]) -> tuple[Factor, Factor, None]:
     x, y = factors
     inputs, output = how.subscripts.split("->")
     left, right = inputs.split(",")
@@ -166,7 +166,7 @@ def rounded(dtype: DType) -> jnp.dtype | None:
     return jnp.dtype(dtype) if _rounds.get() and dtype != jnp.float32 else None
 
 
-def on_gpus(rounded: Callable[..., Result], exact: Callable[..., Result]) -> Callable[..., Result]:
+def on_gpus(rounded: Callable[..., Output], exact: Callable[..., Output]) -> Callable[..., Output]:
     """`rounded` in a program for a GPU and `exact` in one for a CPU or TPU, where rounding spares no traffic."""
     return functools.partial(for_platform, cpu=exact, tpu=exact, default=rounded)
 

@@ -23,7 +23,7 @@ class Rotation(NamedTuple):
     sin: Float[Array, "_B 1 T half"]
 
     def first(self) -> "Rotation":
-        """That of each sentence's first token."""
+        """The rotation of each sentence's first token."""
         return Rotation(self.cos[:, :, :1], self.sin[:, :, :1])
 
 

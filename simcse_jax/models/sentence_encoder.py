@@ -37,7 +37,7 @@ class SentenceEncoder(nnx.Module):
             {name: nnx.Param(jnp.zeros(shape)) for name, shape in arithmetic.shapes(module).items()}
             for module in config.modules
         ]
-        self.modules = nnx.List([nnx.Dict(own) for own in weights])
+        self.modules = nnx.List([nnx.Dict(module_weights) for module_weights in weights])
 
     def __call__(
         self,

@@ -96,9 +96,9 @@ def trained(fields: Any) -> dict[str, Objective]:
     """The objectives whose weight is above 0, by name.
 
     Args:
-      fields: `config.objective`, or the dictionary in `run.json`; an objective missing in an older run is off.
+      fields: `config.objective`, or the dictionary in `run.json`; an objective from outside may be missing.
     """
-    return {name: objective for name, objective in OBJECTIVES.items() if fields.get(name, {}).get("weight", 0.0) > 0}
+    return {name: objective for name, objective in OBJECTIVES.items() if name in fields and fields[name]["weight"] > 0}
 
 
 def temperature_of(fields: Any) -> float | None:
@@ -122,4 +122,4 @@ def comes_from_outside(fields: Any) -> bool:
     Args:
       fields: as for `trained`.
     """
-    return any(term.get("weight", 0.0) for name, term in fields.items() if name not in BUILT_IN)
+    return any(term["weight"] for name, term in fields.items() if name not in BUILT_IN)

@@ -31,7 +31,7 @@ from simcse_jax.objectives.registry import comes_from_outside, temperature_of
 from simcse_jax.runs.loading import checkpoints_of, load_model, load_workdir
 from simcse_jax.runs.run_files import FREE, SINGULAR_VALUES, modules_of
 from simcse_jax.runs.state import initial_params, model_spec, own_adapter, read_frozen, split_shapes, with_parts
-from simcse_jax.runs.workdir import Workdir, earlier_defaults
+from simcse_jax.runs.workdir import Workdir
 
 MEASURED = ("data", "sentences", "split", "repeated_sentences")  # the fields of `analysis` that choose the sentences
 Point = dict[str, float]  # `step`, and the measures
@@ -49,7 +49,7 @@ def read_run(folder: Folder) -> dict[str, Any]:
     workdir = Workdir(folder)
     workdir.check_exists(f"--runs {folder}")
     run = workdir.read_run()
-    fields = earlier_defaults() | flatten(run["config"])
+    fields = flatten(run["config"])
     analysis = {name: fields[f"analysis.{name}"] for name in MEASURED}
     analysis |= {"eval.data": fields["eval.data"], "sha256": run["sha256"].get("analysis.data")}
     kept = ("eval.pooler", "eval.encoder")  # they choose what is scored

@@ -6,11 +6,11 @@ from pathlib import Path, PurePath
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from simcse_jax.config.fields import default_config, flatten, short_names, values_before
+from simcse_jax.config.fields import flatten, short_names
 from simcse_jax.errors import UserError, why
 from simcse_jax.host.storage import read_json
 from simcse_jax.runs.metrics_file import read_metrics
-from simcse_jax.runs.run_files import AGAINST_START, BEST_STEP, FREE, check_result, check_run, plain
+from simcse_jax.runs.run_files import AGAINST_START, BEST_STEP, FREE, check_result, check_run
 
 WIDEST = 32  # characters of a value
 NONE: Mapping[Path, str] = MappingProxyType({})
@@ -65,25 +65,21 @@ def read_listed(folder: Path) -> Listed:
     if best not in scored:
         best = max(scored, key=lambda step: next(iter(scored[step].values())), default=None)
     average = result.get("average")
-    known = flatten(run["config"])
-    epochs, batch, examples = known.get("train.epochs", 0), known.get("train.batch_size", 0), run.get("examples", 0)
-    mixed = known.get("data.batching", "mixed") == "mixed" and batch > 0
-    planned = known.get("train.max_steps") or (epochs * (examples // batch) if mixed else 0)
+    fields = flatten(run["config"])
+    epochs, batch_size = fields["train.epochs"], fields["train.batch_size"]
+    mixed = fields["data.batching"] == "mixed"
+    planned = fields["train.max_steps"] or (epochs * (run["examples"] // batch_size) if mixed else 0)
     against = result.get(AGAINST_START, {})
     compared = (against["before"], against["after"]) if "before" in against else None
     is_done = file.is_file() or 0 < planned <= steps
-    return Listed(folder, known, steps, planned, best, {} if best is None else scored[best], average, compared, is_done)
+    scores = {} if best is None else scored[best]
+    return Listed(folder, fields, steps, planned, best, scores, average, compared, is_done)
 
 
 def differing(runs: Sequence[Listed]) -> dict[str, list[Any]]:
-    """The fields in which runs differ and that change results, with each run's value.
-
-    A field that a run's version did not have was at its default, or had the value that is in `values_before`.
-    """
-    defaults = {name: plain(value) for name, value in flatten(default_config()).items()} | values_before()
-    every = [defaults | {name: plain(value) for name, value in run.fields.items()} for run in runs]
-    names = [name for name in dict.fromkeys(name for one in every for name in one) if not name.startswith(FREE)]
-    columns = {name: [one.get(name) for one in every] for name in names}
+    """The fields in which runs differ and that change results, with each run's value."""
+    names = [name for name in dict.fromkeys(name for run in runs for name in run.fields) if not name.startswith(FREE)]
+    columns = {name: [run.fields.get(name) for run in runs] for name in names}
     return {name: values for name, values in columns.items() if any(value != values[0] for value in values)}
 
 

@@ -75,9 +75,9 @@ def adapter_writer(folder: Folder, step: int | str | None = None) -> Callable[[P
             raise UserError(f"{folder}: {name} of the checkpoint of step {chosen} is not finite; it is not exported")
     if any(name.startswith(parameters.LANGUAGE_MODEL) for name in trained):
         print(f"{folder}: its head of masked words is left out; an export without --adapter has it", flush=True)
-    (base, revision), sha = base_for_peft(fields["init_from"], run.get("hub")), run["sha256"].get(FINGERPRINT, "")
+    (base, revision), sha = base_for_peft(fields["init_from"], run["hub"]), run["sha256"].get(FINGERPRINT, "")
     settings = lora_of(encoder)
-    name = public_value("model.init_from", fields["init_from"], run.get("hub"))
+    name = public_value("model.init_from", fields["init_from"], run["hub"])
     around = f" of a sentence in the place of [X] in `{text}`" if (text := spec.template) else ""
     more = " It has unit length." if run["model"].get(KEPT, {}).get("normalize") else ""
     prompts = {role: text for role, text in run["model"].get("prompts", {}).items() if text}

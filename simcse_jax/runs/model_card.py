@@ -117,7 +117,7 @@ def truncated_to(model: Pretrained) -> int:
 
 def description(model: Pretrained, run: Mapping[str, Any]) -> str:
     """The model in a line."""
-    base = public_value("model.init_from", run["config"]["model"]["init_from"], run.get("hub"))
+    base = public_value("model.init_from", run["config"]["model"]["init_from"], run["hub"])
     head = ", then a dense layer with tanh" if model.has_head else ", no head"
     if model.config.modules:
         head += f", then {describe(model.config.modules)}"
@@ -133,8 +133,8 @@ def description(model: Pretrained, run: Mapping[str, Any]) -> str:
     start = f"A sentence encoder: {size} numbers a sentence, to be compared by {COMPARED[model.settings.similarity]}."
     if truncated_to(model):
         start += f" They are the first of {model.config.sentence_size}; `truncate_dim` takes more or fewer."
-    text = f"{start} {text} with simcse_jax {run['versions'].get('simcse_jax', '')}".rstrip() + "."
-    if sizes := run["config"].get("matryoshka", {}).get("dimensions"):
+    text = f"{start} {text} with simcse_jax {run['versions']['simcse_jax']}."
+    if sizes := run["config"]["matryoshka"]["dimensions"]:
         text += f" Its first {' or '.join(sizes)} numbers were trained to be embeddings too: `truncate_dim` takes them."
     return text
 
@@ -180,12 +180,12 @@ def _data_sets(source: str, run: Mapping[str, Any], alone: bool) -> list[str]:
     """Those of `hf:NAME`, of the STS sets, or of a published file, by its name and size."""
     kind, _, name = source.partition(":")
     if kind == "hf":
-        return [name.partition(":")[0]] if is_from_hub("data.train", source, run.get("hub")) else []
+        return [name.partition(":")[0]] if is_from_hub("data.train", source, run["hub"]) else []
     if kind == "sts":
         tasks = [task for task in SIMILARITY_SETS if f":{task}:" in f":{name}:"]
         return [SIMILARITY_SETS[task] for task in tasks or SIMILARITY_SETS]
     rows = KNOWN_FILES.get(base_name(source), 0)
-    found = alone and rows and 0.999 * rows <= run.get("examples", 0) <= rows  # a few may be blank
+    found = alone and rows and 0.999 * rows <= run["examples"] <= rows  # a few may be blank
     return [KNOWN_FILES_FROM] if found else []
 
 
@@ -210,10 +210,10 @@ def front_matter(
             metric_value=round(values["spearman"], 2),
         )
         for task, values in task_scores(result).items()
-        if task in HUB_DATA_SETS and is_test(run, task) and not config["eval"].get("postprocess")
+        if task in HUB_DATA_SETS and is_test(run, task) and not config["eval"]["postprocess"]
     ]
     base = config["model"]["init_from"]
-    known = {"base_model": base.partition("@")[0]} if is_from_hub("model.init_from", base, run.get("hub")) else {}
+    known = {"base_model": base.partition("@")[0]} if is_from_hub("model.init_from", base, run["hub"]) else {}
     return ModelCardData(
         **{**known, **given},
         library_name="sentence-transformers",
@@ -292,25 +292,24 @@ def training(run: Mapping[str, Any]) -> str:
     """Data, seed and device in sentences."""
     if not _trains(run):
         return "Nothing was trained: the weights are those that it started with."
-    config, device = run["config"], run.get("device", {})
+    config, device = run["config"], run["device"]
     terms = {name: term["weight"] for name, term in config["objective"].items() if term["weight"]}
-    data = public_value("data.train", config["data"]["train"], run.get("hub"))
-    fingerprint = run.get("sha256", {}).get("data.train")
-    rows = f", {run['examples']:,} examples" if run.get("examples") else ""
+    data = public_value("data.train", config["data"]["train"], run["hub"])
+    fingerprint = run["sha256"].get("data.train")
+    rows = f", {run['examples']:,} examples" if run["examples"] else ""
     lines = [f"- Data: `{data}`{rows}" + (f" (SHA-256 of its token ids: `{fingerprint}`)" if fingerprint else "")]
     lines += [f"- Tokens of a sentence in training, at most: {config['data']['max_length']}"]
     lines += ["- Loss: " + " + ".join(f"{weight:g} · `{name}`" for name, weight in terms.items())]
     trained, scored = config["model"]["pooler"], scoring_pooler(config)
     lines += [f"- Pooler in training: `{trained}`; of this model and its scores: `{scored}`"] * (trained != scored)
     lines += [f"- Seed: {config['seed']}"]
-    if device:
-        lines += [f"- Device, at the start: {device.get('count')} × {device.get('kind')}"]
+    lines += [f"- Device, at the start: {device['count']} × {device['kind']}"]
     return "\n".join(lines)
 
 
 def _trains(run: Mapping[str, Any]) -> bool:
     train = run["config"]["train"]
-    return bool(train.get("max_steps") or train.get("epochs", 1))  # a field that is missing has its default
+    return bool(train["max_steps"] or train["epochs"])
 
 
 def changed_fields(run: Mapping[str, Any]) -> dict[str, str]:
@@ -318,7 +317,7 @@ def changed_fields(run: Mapping[str, Any]) -> dict[str, str]:
     default = flatten(default_config())
     given = flatten(run["config"])
     return {
-        field: public_value(field, value, run.get("hub"))
+        field: public_value(field, value, run["hub"])
         for field, value in given.items()
         if not field.startswith(FREE) and plain(value) != plain(default.get(field))
     }
@@ -332,25 +331,25 @@ def task_scores(result: Mapping[str, Any] | None) -> dict[str, Mapping[str, Any]
 
 def is_test(run: Mapping[str, Any], task: str) -> bool:
     """Whether a task's pairs are a published test set. Otherwise they are those that the checkpoint was chosen by."""
-    evaluation = run["config"].get("eval", {})
-    return task in TASKS and task in evaluation.get("tasks", ()) and not _is_file(evaluation)
+    evaluation = run["config"]["eval"]
+    return task in TASKS and task in evaluation["tasks"] and not _is_file(evaluation)
 
 
 def _is_file(evaluation: Mapping[str, Any]) -> bool:
     """Whether `eval.data` was a file of pairs, by its name: on this machine it may not be there."""
-    return Path(evaluation.get("data", "")).suffix.lower() in PAIRS_IN
+    return Path(evaluation["data"]).suffix.lower() in PAIRS_IN
 
 
 def choice(run: Mapping[str, Any]) -> str:
     """Which data chose the checkpoint, if any did."""
-    evaluation = run["config"].get("eval", {})
-    name = evaluation.get("development", "stsb")
-    if run["config"].get("data", {}).get("held_out"):
-        if not evaluation.get("every"):
+    evaluation = run["config"]["eval"]
+    name = evaluation["development"]
+    if run["config"]["data"]["held_out"]:
+        if not evaluation["every"]:
             return "no checkpoint was chosen: it is that of the last step"
         data = "other rows held out of the training data"
     elif name == RETRIEVAL:
-        data = f"the judgements `{evaluation.get('retrieval', {}).get('development', 'dev')}` of retrieval"
+        data = f"the judgements `{evaluation['retrieval']['development']}` of retrieval"
     elif _is_file(evaluation):
         data = "a file of graded pairs"
     else:
@@ -404,14 +403,13 @@ def retrieval(run: Mapping[str, Any], result: Mapping[str, Any] | None) -> str:
         for kept, whole in [(values["documents"], values.get("corpus", values["documents"]))]
         for documents in [f"{kept} of {whole}" if kept < whole else str(kept)]  # a sample, which is easier, or all
     ]
-    fields = run["config"].get("eval", {})
-    here = fields.get("retrieval", {})
-    held_out = run["config"].get("data", {}).get("held_out")
-    of = "rows held out of the training data" if held_out else f"the judgements `{here.get('split', 'test')}`"
+    evaluation, held_out = run["config"]["eval"], run["config"]["data"]["held_out"]
+    fields = evaluation["retrieval"]
+    of = "rows held out of the training data" if held_out else f"the judgements `{fields['split']}`"
     protocol = f"Retrieval by cosine, × 100, as trec_eval computes it, on {of}"
-    if (rounded := here.get("storage", "float32")) != "float32":
+    if (rounded := fields["storage"]) != "float32":
         protocol += f", with documents' embeddings in {rounded}"
-    if fields.get("development") == RETRIEVAL and here.get("development", "dev") == here.get("split", "test"):
+    if evaluation["development"] == RETRIEVAL and fields["development"] == fields["split"]:
         protocol += ". These are the judgements that the checkpoint was chosen by, not a test set."
     else:
         protocol += f"; {choice(run)}."
@@ -432,19 +430,19 @@ def similarity(run: Mapping[str, Any], result: Mapping[str, Any] | None) -> str:
         "Spearman's rank correlation × 100 between cosine similarity and the human ratings, over all pairs of a task "
         'together ("all" of SimCSE, Appendix B), nothing trained on top. '
     )
-    halved = config.get("eval", {}).get("against_start") and config.get("eval", {}).get("every", 1)
-    if config.get("data", {}).get("held_out") or (halved and _is_file(config["eval"])):
+    halved = config["eval"]["against_start"] and config["eval"]["every"]
+    if config["data"]["held_out"] or (halved and _is_file(config["eval"])):
         protocol += "Pairs that were not trained on; "
         protocol += "the checkpoint was chosen by the other half of them." if halved else f"{choice(run)}."
     elif test:
         protocol += f"SentEval's test sets; {choice(run)}."
-    elif config.get("eval", {}).get("development") == RETRIEVAL:
+    elif config["eval"]["development"] == RETRIEVAL:
         protocol += f"No published test set; {choice(run)}."
     else:
         protocol += "These are the pairs that the checkpoint was chosen by, not a test set."
-    if method := config["eval"].get("postprocess"):
-        fitted = config["eval"].get("postprocess_data", "")
-        fitted = public_value("eval.postprocess_data", fitted, run.get("hub"))
+    if method := config["eval"]["postprocess"]:
+        fitted = config["eval"]["postprocess_data"]
+        fitted = public_value("eval.postprocess_data", fitted, run["hub"])
         protocol += f" The embeddings went through {method} first, fit on `{fitted}`; this model does not contain it."
     return protocol + "\n\n" + table(("task", "Spearman × 100", "pairs"), rows)
 

@@ -1,21 +1,20 @@
 """Checks of the JSON in a run's folder: `run.json`, `result.json`, a line of `metrics.jsonl`.
 
-The rest of the code relies on their types. Files of earlier versions may lack fields, and those of later ones may have
-more.
+The rest of the code relies on their types.
 """
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from math import inf
 from typing import Any
 
 from simcse_jax.config.fields import FIELDS
+from simcse_jax.config.recorded import check_names
 from simcse_jax.errors import UserError
 from simcse_jax.models.config import Dense, LayerNorm, Module, Normalize
 from simcse_jax.models.modules import ACTIVATIONS
+from simcse_jax.objectives.registry import BUILT_IN
 
-OF_MODEL = tuple(name for name in FIELDS if name.startswith(("model.", "projector.")))  # they decide its parameters
-NEEDED = ("seed", *OF_MODEL, "data.train", "eval.data", "eval.tasks", "eval.pooler", "eval.development_pooler")
 # Fields that do not change the result, so a run may resume with other values.
 FREE = (
     *("train.log_every", "train.report_to", "data.local_cache", "teacher.kept", "eval.extra"),
@@ -30,7 +29,7 @@ DEPTH = 8  # of a config; ours have 3 levels
 NUMBER = (int, float)
 AGAINST_START = "against_start"  # in `result.json`: the comparison of `eval.against_start`
 SINGULAR_VALUES = "singular_values"  # in `metrics.jsonl`: of the sentences that `analysis.every` measures
-BEST_STEP = "best_step"  # in `result.json`: the step of the checkpoint that has the scores; earlier versions lack it
+BEST_STEP = "best_step"  # in `result.json`: the step of the checkpoint that has the scores
 
 
 def plain(value: Any) -> Any:
@@ -39,18 +38,14 @@ def plain(value: Any) -> Any:
 
 
 def check_run(run: dict[str, Any], where: str) -> dict[str, Any]:
-    """The contents of a `run.json`, unchanged."""
+    """The contents of a `run.json`, unchanged; refuses a damaged one, and one of a version with other fields."""
     fields = dict(_flat(_part(run, "config", where), "", where))
-    for name in NEEDED:
-        if name not in fields:
-            raise _damaged(where, f"config.{name} is missing")
+    check_names(run, [name for name in fields if not _is_from_outside(name)], FIELDS, where)
     for name, value in fields.items():
         _check_field(name, value, where)
-    _part(run["config"], "objective", where)
-    _part(run["config"] | {"matryoshka": run["config"].get("matryoshka", {})}, "matryoshka", where)
-    for name, term in run["config"]["objective"].items():
-        if not isinstance(term, dict):
-            raise _damaged(where, f"config.objective.{name} is not an object")
+    for objective in _part(run["config"], "objective", where):
+        if type(fields.get(f"objective.{objective}.weight")) not in NUMBER:
+            raise _damaged(where, f"config.objective.{objective} has no weight")
     length = _part(run, "model", where).get("max_length")
     if type(length) is not int or length < 3:
         raise _damaged(where, f"model.max_length is {length!r:.60}")
@@ -64,9 +59,9 @@ def check_run(run: dict[str, Any], where: str) -> dict[str, Any]:
     except (KeyError, TypeError, ValueError):
         raise _damaged(where, f"model.{MODULES} is {run['model'][MODULES]!r:.60}") from None
     _check_values(_part(run, "sha256", where), "sha256", (str,), where)
-    _check_values(run.setdefault("versions", {}), "versions", (str,), where)
-    _check_values(run.setdefault("device", {}), "device", (str, int), where)
-    if not isinstance(run.get("hub") or [], list) or type(run.get("examples", 0)) is not int:
+    _check_values(_part(run, "versions", where), "versions", (str,), where)
+    _check_values(_part(run, "device", where), "device", (str, int), where)
+    if not isinstance(run.get("hub"), list) or type(run.get("examples")) is not int:
         raise _damaged(where, "hub is not a list, or examples not a whole number")
     return run
 
@@ -77,7 +72,7 @@ def written_modules(modules: Iterable[Module]) -> list[dict[str, Any]]:
 
 
 def modules_of(run: Mapping[str, Any]) -> tuple[Module, ...]:
-    """The modules of a run's model, which runs of earlier versions do not have.
+    """The modules of a run's model.
 
     Raises:
       KeyError, TypeError, ValueError: where they are damaged.
@@ -99,40 +94,56 @@ def _module(kind: str, **fields: Any) -> Module:
 def check_result(result: dict[str, Any], where: str) -> dict[str, Any]:
     """The contents of a `result.json`, unchanged: numbers, and an object with its scores for each task."""
     for name, value in result.items():
-        if name == "transfer" and isinstance(value, dict):
-            for task in value:
-                scores = _part(value, task, where)
-                used = {part: scores[part] for part in ("accuracy", "dev_accuracy") if part in scores}
-                _check_values(used, f"transfer.{task}", NUMBER, where)
-        elif name == "retrieval" and "retrieval_average" in result:  # otherwise a file of pairs had this name
-            for task in _part(result, name, where):
-                scores = {name: score for name, score in _part(value, task, where).items() if name != "sha256"}
-                needed = {"queries": None, "documents": None}
-                _check_values(needed | scores, f"retrieval.{task}", NUMBER, where)
-        elif name == "retrieval_average":
-            _check_values(value, name, NUMBER, where)
-        elif name == "truncated" and isinstance(value, dict) and "spearman" not in value:  # that was a file of pairs
-            for size in value:
-                check_result(_part(value, size, where), where)
-        elif name == BEST_STEP and not isinstance(value, dict):  # otherwise a file of pairs had this name
-            _check_values({name: value}, name, (int,), where)
-        elif name == AGAINST_START and "spearman" not in value:  # that was a file of pairs
-            needed = {part: value.get(part) for part in ("before", "after", "low", "high")}
-            _check_values(needed, name, NUMBER, where)
-        elif name == "transfer_protocol" and isinstance(value, str):
-            continue
-        elif isinstance(value, dict):
-            scores = {
-                "spearman": value.get("spearman"),
-                "pairs": value.get("pairs"),
-                "pearson": value.get("pearson", 0.0),
-            }
-            _check_values(scores, name, NUMBER, where)
-            for part in ("mean", "wmean"):  # of the subsets
-                _check_values(value.get(part, {}), f"{name}.{part}", NUMBER, where)
-        elif value is not None and type(value) not in NUMBER:
+        if isinstance(value, dict):
+            # A file of pairs may have any name.
+            check = _check_task if "spearman" in value else GROUPS.get(name, _check_task)
+            check(value, name, where)
+        elif name in GROUPS or type(value) not in SINGLE.get(name, (*NUMBER, type(None))):
             raise _damaged(where, f"{name} is {value!r:.60}")
     return result
+
+
+def _check_task(scores: dict[str, Any], name: str, where: str) -> None:
+    numbers = {part: scores.get(part) for part in ("spearman", "pairs")} | {"pearson": scores.get("pearson", 0.0)}
+    _check_values(numbers, name, NUMBER, where)
+    for part in ("mean", "wmean"):  # of the subsets
+        _check_values(scores.get(part, {}), f"{name}.{part}", NUMBER, where)
+
+
+def _check_transfer(tasks: dict[str, Any], name: str, where: str) -> None:
+    for task in tasks:
+        scores = _part(tasks, task, where)
+        numbers = {part: scores[part] for part in ("accuracy", "dev_accuracy") if part in scores}
+        _check_values(numbers, f"{name}.{task}", NUMBER, where)
+
+
+def _check_retrieval(tasks: dict[str, Any], name: str, where: str) -> None:
+    for task in tasks:
+        scores = {part: score for part, score in _part(tasks, task, where).items() if part != "sha256"}
+        _check_values({"queries": None, "documents": None} | scores, f"{name}.{task}", NUMBER, where)
+
+
+def _check_truncated(by_size: dict[str, Any], name: str, where: str) -> None:
+    for size in by_size:
+        check_result(_part(by_size, size, where), where)
+
+
+def _check_comparison(numbers: dict[str, Any], name: str, where: str) -> None:
+    _check_values({part: numbers.get(part) for part in ("before", "after", "low", "high")}, name, NUMBER, where)
+
+
+def _check_numbers(numbers: dict[str, Any], name: str, where: str) -> None:
+    _check_values(numbers, name, NUMBER, where)
+
+
+SINGLE = {BEST_STEP: (int,), "transfer_protocol": (str,)}  # values of other kinds than numbers and null
+GROUPS: dict[str, Callable[[dict[str, Any], str, str], None]] = {  # of scores in `result.json`
+    "transfer": _check_transfer,
+    "retrieval": _check_retrieval,
+    "retrieval_average": _check_numbers,
+    "truncated": _check_truncated,
+    AGAINST_START: _check_comparison,
+}
 
 
 def check_line(line: dict[str, Any], where: str) -> dict[str, Any]:
@@ -160,12 +171,17 @@ def _check_field(name: str, value: Any, where: str) -> None:
     fits = type(value) is expected or (expected is float and type(value) is int)
     if not fits or (expected is list and not all(isinstance(item, str) for item in value)):
         raise _damaged(where, f"config.{name} is {value!r:.60}")
-    if name.startswith("model.") or name == "eval.pooler":  # they decide how a trained model is read
-        for rule in field.rules:
-            try:
-                rule.check(name, value)
-            except UserError as error:
-                raise _damaged(where, f"config.{error}") from None
+    for rule in field.rules:
+        try:
+            rule.check(name, value)
+        except UserError as error:
+            raise _damaged(where, f"config.{error}") from None
+
+
+def _is_from_outside(field: str) -> bool:
+    """Whether it is a field of an objective that is not the package's."""
+    section, _, name = field.partition(".")
+    return section == "objective" and name.partition(".")[0] not in BUILT_IN
 
 
 def _flat(section: Mapping[str, Any], prefix: str, where: str) -> Iterator[tuple[str, Any]]:

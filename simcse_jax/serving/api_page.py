@@ -56,7 +56,7 @@ def _fields(schema: dict[str, Any]) -> Iterator[str]:
 
 def _type(field: dict[str, Any]) -> str:
     if "anyOf" in field:
-        return " or ".join(_type(one) for one in field["anyOf"])
+        return " or ".join(_type(option) for option in field["anyOf"])
     if "enum" in field:
         return " or ".join(map(str, field["enum"]))
     if "const" in field:

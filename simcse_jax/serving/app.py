@@ -22,7 +22,7 @@ from simcse_jax.serving.batcher import Full
 from simcse_jax.serving.prometheus import Metrics
 from simcse_jax.serving.service import Invalid, Service
 
-ABOUT = "Sentence embeddings as in OpenAI's API, search in an index of sentences, and reranking."
+ABOUT = "Sentence embeddings as in OpenAI's API, search in an index of sentences, and reorder."
 ERRORS: dict[int | str, dict[str, Any]] = {"4XX": {"model": schemas.ErrorBody}, "5XX": {"model": schemas.ErrorBody}}
 ANSWERED = (RequestValidationError, HTTPException, Invalid, Full, Exception)  # by `_answer`
 WARMING = 5  # seconds after which to ask again
@@ -104,13 +104,13 @@ class App:
         if (refused := self._not_ready()) is not None:
             return refused
         texts = [request.input] if isinstance(request.input, str) else request.input
-        found = await self._service.embed(texts, request.prompt_name)
-        embeddings = found.embeddings if size is None else shortened(found.embeddings, size)
+        encoded = await self._service.embed(texts, request.prompt_name)
+        embeddings = encoded.embeddings if size is None else shortened(encoded.embeddings, size)
         rows: list[Any] = [*embeddings]
         if request.encoding_format == "base64":
             rows = [base64.b64encode(row.astype("<f4").tobytes()).decode() for row in embeddings]
         data = [{"object": "embedding", "index": index, "embedding": row} for index, row in enumerate(rows)]
-        return self._list(data, found.tokens)
+        return self._list(data, encoded.tokens)
 
     async def search(self, request: schemas.SearchRequest) -> Response:
         """The sentences of the index that are nearest to a query, or to each of several, best first."""
@@ -123,12 +123,12 @@ class App:
         if (refused := self._not_ready()) is not None:
             return refused
         queries = [request.query] if isinstance(request.query, str) else request.query
-        found = await self._service.search(queries, request.top_k, request.threshold)
+        answer = await self._service.search(queries, request.top_k, request.threshold)
         data = [
-            {"object": "search_results", "index": index, "results": [one._asdict() for one in results]}
-            for index, results in enumerate(found.results)
+            {"object": "search_results", "index": index, "results": [result._asdict() for result in results]}
+            for index, results in enumerate(answer.results)
         ]
-        return self._list(data, found.tokens)
+        return self._list(data, answer.tokens)
 
     async def rerank(self, request: schemas.RerankRequest) -> Response:
         """Documents by the cross-encoder's score of query and document together, best first."""
@@ -140,13 +140,13 @@ class App:
             self._check_model(request.model, name)
         if (refused := self._not_ready()) is not None:
             return refused
-        found = await self._service.rerank(request.query, request.documents, request.top_n, request.max_tokens_per_doc)
+        order = await self._service.rerank(request.query, request.documents, request.top_n, request.max_tokens_per_doc)
         results: list[dict[str, Any]] = [
             {"index": place, "relevance_score": score}
             | ({"document": {"text": request.documents[place]}} if request.return_documents else {})
-            for place, score in zip(found.places, found.scores, strict=True)
+            for place, score in zip(order.places, order.scores, strict=True)
         ]
-        return _json({"model": name, "results": results, "usage": _usage(found.tokens)})
+        return _json({"model": name, "results": results, "usage": _usage(order.tokens)})
 
     async def models(self) -> schemas.Models:
         """The model that is served, and the cross-encoder if there is one."""
@@ -180,11 +180,11 @@ class App:
     def _about(self, name: str) -> schemas.Model:
         return schemas.Model(id=name, created=self._created)
 
-    def _check_model(self, name: str, *known: str) -> None:
-        known = known or (self._service.name,)
-        if name not in known:
-            there = " and ".join(map(repr, known))
-            raise Invalid(f"there is no model {name!r:.100}; this server has {there}", "model", "model_not_found")
+    def _check_model(self, name: str, *names: str) -> None:
+        names = names or (self._service.name,)
+        if name not in names:
+            listed = " and ".join(map(repr, names))
+            raise Invalid(f"there is no model {name!r:.100}; this server has {listed}", "model", "model_not_found")
 
     def _not_ready(self) -> Response | None:
         if self.ready:

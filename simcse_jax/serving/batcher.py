@@ -25,7 +25,7 @@ class Full(Exception):
 
 
 class Piece(NamedTuple):
-    """Something to be done together with others of its group."""
+    """A unit of work that is done together with others of its group."""
 
     payload: Any
     length: int = 0  # of the rows that it needs
@@ -33,7 +33,7 @@ class Piece(NamedTuple):
     group: int = 0
 
 
-class Batch(NamedTuple):
+class PieceBatch(NamedTuple):
     """Pieces that are done together."""
 
     payloads: list[Any]
@@ -42,9 +42,9 @@ class Batch(NamedTuple):
 
 
 class Done(NamedTuple):
-    """What became of a batch, for figures."""
+    """The outcome of a batch, for figures."""
 
-    batch: Batch
+    batch: PieceBatch
     seconds: float
     waited: float  # seconds, of the piece that waited longest
 
@@ -73,7 +73,7 @@ class Batcher:
 
     def __init__(
         self,
-        run: Callable[[Batch], Iterable[Any]],
+        run: Callable[[PieceBatch], Iterable[Any]],
         choose: Callable[[int, Sequence[int]], tuple[Any, Sequence[int]]],
         *,
         most: int,
@@ -141,20 +141,20 @@ class Batcher:
         """Seconds until what waits now should be done: a whole number, as HTTP has it."""
         return float(min(max(math.ceil(self.waiting * self._pace / self._workers), 1), LONGEST_RETRY))
 
-    def _push(self, each: _Waiting) -> None:
-        heapq.heappush(self._queues.setdefault((each.piece.group, each.piece.length), []), each)
+    def _push(self, entry: _Waiting) -> None:
+        heapq.heappush(self._queues.setdefault((entry.piece.group, entry.piece.length), []), entry)
         self.waiting += 1
 
     def _forget(self, request: _Request) -> None:
         for key, queue in [*self._queues.items()]:
-            others = [each for each in queue if each.request is not request]
-            self.waiting -= len(queue) - len(others)
-            heapq.heapify(others)
-            self._queues[key] = others
-            if not others:
+            remaining = [entry for entry in queue if entry.request is not request]
+            self.waiting -= len(queue) - len(remaining)
+            heapq.heapify(remaining)
+            self._queues[key] = remaining
+            if not remaining:
                 del self._queues[key]
 
-    def take(self) -> tuple[Batch, list[_Waiting]] | None:
+    def take(self) -> tuple[PieceBatch, list[_Waiting]] | None:
         """Removes the next batch from those that wait; None when there is none."""
         if not self._queues:
             self._some.clear()
@@ -168,32 +168,32 @@ class Batcher:
             if not self._queues[key]:
                 del self._queues[key]
         self.waiting -= len(offered)
-        shape, places = self._choose(length, [each.piece.size for each in offered])
+        shape, places = self._choose(length, [entry.piece.size for entry in offered])
         taken = [offered[place] for place in places]
         for place in {*range(len(offered))}.difference(places):
             self._push(offered[place])
-        return Batch([each.piece.payload for each in taken], shape, group), taken
+        return PieceBatch([entry.piece.payload for entry in taken], shape, group), taken
 
     async def _work(self) -> None:
         loop = asyncio.get_running_loop()
         while True:
-            while (found := self.take()) is None:
+            while (taken_batch := self.take()) is None:
                 await self._some.wait()
-            batch, taken = found
+            batch, taken = taken_batch
             started = time.monotonic()
-            waited = started - min(each.request.arrived for each in taken)
+            waited = started - min(entry.request.arrived for entry in taken)
             try:
                 results = [*await loop.run_in_executor(self._pool, self._run, batch)]
                 if len(results) != len(taken):
                     raise RuntimeError(f"a batch of {len(taken)} has {len(results)} results")
             except Exception as error:
-                for each in taken:
-                    if not each.request.answered.done():
-                        each.request.answered.set_exception(error)
+                for entry in taken:
+                    if not entry.request.answered.done():
+                        entry.request.answered.set_exception(error)
                 continue
-            for each, result in zip(taken, results, strict=True):
-                request = each.request
-                request.results[each.place] = result
+            for entry, result in zip(taken, results, strict=True):
+                request = entry.request
+                request.results[entry.place] = result
                 request.left -= 1
                 if not request.left and not request.answered.done():
                     request.answered.set_result(None)

@@ -34,9 +34,9 @@ WRITTEN = (
 class Names:
     """The names and addresses in `Host` that are the page's own."""
 
-    def __init__(self, host: str, others: Iterable[str] = ()):
-        """`host` is the address that the page is served at, `others` are further names of this machine."""
-        self._others = {_bare(name) for name in others}
+    def __init__(self, host: str, further: Iterable[str] = ()):
+        """`host` is the address that the page is served at, `further` are other names of this machine."""
+        self._others = {_bare(name) for name in further}
         self._known = {*map(_bare, (*LOCAL_NAMES, host)), *self._others}
         # No website can make its own name look like an address, so any address is right where all are served.
         self._any_address = _bare(host) in EVERYWHERE

@@ -25,7 +25,7 @@ CSS = Path(__file__).with_name("demo.css").read_text(encoding="utf-8")
 
 
 @runtime_checkable
-class Model(Protocol):
+class DemoModel(Protocol):
     """The model of a page; `SimCSE` is one."""
 
     @property
@@ -55,14 +55,14 @@ def message(text: str) -> str:
     return f'<p class="message" role="status">{html.escape(text)}</p>'
 
 
-def wrong_with(sentence: Any, what: str) -> str | None:
+def sentence_problem(sentence: Any, label: str) -> str | None:
     """Why a sentence is refused; None if it is not."""
     if not isinstance(sentence, str):
-        return f"{what} is {sentence!r:.40}; it must be a text."
+        return f"{label} is {sentence!r:.40}; it must be a text."
     if not sentence.strip():
-        return f"{what} is empty; type one."
+        return f"{label} is empty; type one."
     if len(sentence) > MOST_CHARACTERS:
-        return f"{what} has {len(sentence):,} characters; at most {MOST_CHARACTERS:,} are allowed."
+        return f"{label} has {len(sentence):,} characters; at most {MOST_CHARACTERS:,} are allowed."
     return None
 
 
@@ -72,12 +72,12 @@ def bar(score: float) -> str:
     return f'<span class="track"><span class="bar" style="width: {width:.0f}%"></span></span>'
 
 
-def wrong_with_two(first: Any, second: Any) -> str | None:
+def pair_problem(first: Any, second: Any) -> str | None:
     """Why one of two sentences is refused; None if neither is."""
-    return wrong_with(first, "The first sentence") or wrong_with(second, "The second sentence")
+    return sentence_problem(first, "The first sentence") or sentence_problem(second, "The second sentence")
 
 
-def wrong_with_lines(lines: Any) -> str | None:
+def lines_problem(lines: Any) -> str | None:
     """Why sentences cannot be compared with each other; None if they can."""
     if not isinstance(lines, list):
         return f"The sentences are {lines!r:.40}; they must be a list of texts."
@@ -85,20 +85,20 @@ def wrong_with_lines(lines: Any) -> str | None:
         return f"There {'is one line' if lines else 'are no lines'}; enter two or more to compare."
     if len(lines) > MOST_LINES:
         return f"There are {len(lines):,} lines; at most {MOST_LINES} are allowed."
-    return next(filter(None, (wrong_with(line, f"Line {n}") for n, line in enumerate(lines, 1))), None)
+    return next(filter(None, (sentence_problem(line, f"Line {n}") for n, line in enumerate(lines, 1))), None)
 
 
-def wrong_with_count(top_k: Any) -> str | None:
+def count_problem(top_k: Any) -> str | None:
     """Why a program's number of results is refused; None if it is not."""
     if type(top_k) is int and 1 <= top_k <= MOST_RESULTS:
         return None
     return f"top_k is {top_k!r:.40}; it must be a whole number from 1 to {MOST_RESULTS}."
 
 
-def search(model: Model, query: str | None, count: float) -> str:
+def search(model: DemoModel, query: str | None, count: float) -> str:
     """The nearest sentences of the index, best first, as a table."""
     query = query or ""
-    if wrong := wrong_with(query, "The query"):
+    if wrong := sentence_problem(query, "The query"):
         return message(wrong)
     rows = [
         f'<tr><td>{html.escape(result.sentence)}</td><td class="score">{result.score:.3f}{bar(result.score)}</td>'
@@ -109,39 +109,39 @@ def search(model: Model, query: str | None, count: float) -> str:
     return f'<div class="found"><table><thead>{head}</thead><tbody>{"".join(rows)}</tbody></table></div>'
 
 
-def find(model: Model, query: str, count: float) -> list[Result]:
+def find(model: DemoModel, query: str, count: float) -> list[Result]:
     """The nearest sentences of the index, best first, whatever their cosine."""
     return model.search(query.strip(), top_k=int(count), threshold=-np.inf)
 
 
-def compare(model: Model, first: str | None, second: str | None) -> str:
+def compare(model: DemoModel, first: str | None, second: str | None) -> str:
     """The cosine of two sentences."""
     first, second = first or "", second or ""
-    if wrong := wrong_with_two(first, second):
+    if wrong := pair_problem(first, second):
         return message(wrong)
     score = cosine(model, first, second)
     return f'<div class="one">{score:.3f}{bar(score)}</div><p class="note">The cosine of their embeddings.</p>'
 
 
-def cosine(model: Model, first: str, second: str) -> float:
+def cosine(model: DemoModel, first: str, second: str) -> float:
     """The cosine of two sentences' embeddings."""
     return float(model.similarity([first.strip()], [second.strip()])[0, 0])
 
 
-def heat_map(models: Mapping[str, Model], text: str | None) -> str:
+def heat_map(models: Mapping[str, DemoModel], text: str | None) -> str:
     """The cosines of all pairs of lines, a table of coloured cells for each model; blank lines are left out.
 
     All have one scale, from the lowest to the highest cosine of two different lines, so that differences are seen.
     """
     lines = [line.strip() for line in (text or "").splitlines() if line.strip()]
-    if wrong := wrong_with_lines(lines):
+    if wrong := lines_problem(lines):
         return message(wrong)
-    found = {title: model.similarity(lines, lines) for title, model in models.items()}
-    others = np.concatenate([cosines[~np.eye(len(lines), dtype=bool)] for cosines in found.values()])
-    low, high = float(others.min()), float(others.max())
+    cosines_by_title = {title: model.similarity(lines, lines) for title, model in models.items()}
+    off_diagonal = np.concatenate([cosines[~np.eye(len(lines), dtype=bool)] for cosines in cosines_by_title.values()])
+    low, high = float(off_diagonal.min()), float(off_diagonal.max())
     tables = [
         f"<figure><figcaption>{html.escape(title)}</figcaption>{cells(lines, cosines, low, high)}</figure>"
-        for title, cosines in found.items()
+        for title, cosines in cosines_by_title.items()
     ]
     scale = f'cosine {low:.2f} <span class="scale"></span> {high:.2f}, the ends of what two different lines have'
     return f'<div class="heat">{"".join(tables)}</div><p class="note">{scale}</p>'
@@ -159,13 +159,13 @@ def cells(lines: Sequence[str], cosines: Float[np.ndarray, "N N"], low: float, h
             for shade, score in zip(shades[number], cosines[number], strict=True)
         )
         rows.append(f"<tr><th title='{label}'><i>{number + 1}</i> {label}</th>{row}</tr>")
-    every = 1 if numbers else 5  # narrow columns have no room for all numbers
-    marks = "".join(f"<th>{n if n == 1 or n % every == 0 else ''}</th>" for n in range(1, len(lines) + 1))
+    interval = 1 if numbers else 5  # narrow columns have no room for all numbers
+    marks = "".join(f"<th>{n if n == 1 or n % interval == 0 else ''}</th>" for n in range(1, len(lines) + 1))
     kind = " class=numbers" if numbers else ""
     return f"<table{kind}><thead><tr><th></th>{marks}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
 
 
-def build(models: Mapping[str, Model], count: int, examples: Sequence[str]) -> "gradio.Blocks":
+def build(models: Mapping[str, DemoModel], count: int, examples: Sequence[str]) -> "gradio.Blocks":
     """The page, which opens with the results of the first example.
 
     Args:
@@ -176,8 +176,8 @@ def build(models: Mapping[str, Model], count: int, examples: Sequence[str]) -> "
 
     title, model = next(iter(models.items()))
     # Requests from all parts reach the model one at a time.
-    one: dict[str, Any] = {"concurrency_limit": 1, "concurrency_id": "model"}
-    of_page: dict[str, Any] = one | {"show_progress": "minimal", "api_visibility": "private"}
+    one_at_a_time: dict[str, Any] = {"concurrency_limit": 1, "concurrency_id": "model"}
+    of_page: dict[str, Any] = one_at_a_time | {"show_progress": "minimal", "api_visibility": "private"}
     examples = [example[:MOST_OF_AN_EXAMPLE] for example in examples]
     results = min(10, max(count, 2))
     with gr.Blocks(title=f"simcse_jax: {title}", analytics_enabled=False) as page:
@@ -189,7 +189,7 @@ def build(models: Mapping[str, Model], count: int, examples: Sequence[str]) -> "
             )
             most = gr.Slider(1, min(max(count, 2), MOST_RESULTS), value=results, step=1, label="Results")
             button = gr.Button("Search", variant="primary", elem_id="search")
-            found = gr.HTML(search(model, examples[0], results), elem_id="found", render=False)
+            results_html = gr.HTML(search(model, examples[0], results), elem_id="found", render=False)
 
             def ask(query: str | None, most: float) -> str:
                 return search(model, query, most)
@@ -197,7 +197,7 @@ def build(models: Mapping[str, Model], count: int, examples: Sequence[str]) -> "
             gr.Examples(
                 [[example] for example in examples],
                 query,
-                found,
+                results_html,
                 lambda query: search(model, query, results),
                 cache_examples=False,
                 run_on_click=True,
@@ -205,8 +205,8 @@ def build(models: Mapping[str, Model], count: int, examples: Sequence[str]) -> "
                 elem_id="examples",
                 api_visibility="private",
             )
-            found.render()
-            gr.on([button.click, query.submit], ask, [query, most], found, **of_page)
+            results_html.render()
+            gr.on([button.click, query.submit], ask, [query, most], results_html, **of_page)
         with gr.Tab("Compare"):
             first = gr.Textbox(label="First sentence", elem_id="first", value=examples[0])
             second = gr.Textbox(label="Second sentence", elem_id="second", value=examples[1 % len(examples)])
@@ -221,11 +221,11 @@ def build(models: Mapping[str, Model], count: int, examples: Sequence[str]) -> "
             picture = gr.HTML(elem_id="picture")
             button.click(lambda text: heat_map(models, text), lines, picture, **of_page)
         for name, endpoint in endpoints(model).items():
-            gr.api(endpoint, api_name=name, **one)
+            gr.api(endpoint, api_name=name, **one_at_a_time)
     return page
 
 
-def endpoints(model: Model) -> dict[str, Callable[..., Any]]:
+def endpoints(model: DemoModel) -> dict[str, Callable[..., Any]]:
     """The functions that programs call, by their names; a refused sentence raises `gradio.Error`."""
     import gradio as gr
 
@@ -235,18 +235,18 @@ def endpoints(model: Model) -> dict[str, Callable[..., Any]]:
 
     def search(query: str, top_k: int = 10) -> list[dict[str, Any]]:
         """The nearest sentences of the index, best first: `sentence`, `row` and `score`, the cosine."""
-        refuse(wrong_with(query, "The query"))
-        refuse(wrong_with_count(top_k))
+        refuse(sentence_problem(query, "The query"))
+        refuse(count_problem(top_k))
         return [result._asdict() for result in find(model, query, top_k)]
 
     def compare(first: str, second: str) -> float:
         """The cosine of two sentences."""
-        refuse(wrong_with_two(first, second))
+        refuse(pair_problem(first, second))
         return cosine(model, first, second)
 
     def similarities(sentences: list[str]) -> list[list[float]]:
         """The cosines of all pairs of sentences: a row for each sentence."""
-        refuse(wrong_with_lines(sentences))
+        refuse(lines_problem(sentences))
         return model.similarity(sentences, sentences).astype(float).tolist()
 
     return {"search": search, "compare": compare, "similarities": similarities}

@@ -78,7 +78,7 @@ class Guard:
         finally:
             self._metrics.in_progress.dec()
             path = scope["path"] if scope["path"] in self._paths else "other"
-            self._metrics.answered(path, status, time.monotonic() - started)
+            self._metrics.count_request(path, status, time.monotonic() - started)
 
     async def _answer(self, scope: Scope, receive: Receive, send: _Watched) -> None:
         refused, arrived = self._refusal(scope), False
@@ -155,10 +155,10 @@ class Guard:
         if self._names is not None and host_name(host) not in self._names:
             return replies.error(403, f"{host!r:.100} is not a name of this server (--allow-host NAME adds one)")
         if self._key is not None and scope["path"].startswith(PROTECTED):
-            kind, _, given = headers.get("authorization", b"").partition(b" ")
-            if kind.lower() != b"bearer" or not hmac.compare_digest(given.strip(), self._key):
+            kind, _, key = headers.get("authorization", b"").partition(b" ")
+            if kind.lower() != b"bearer" or not hmac.compare_digest(key.strip(), self._key):
                 missing = "this server needs its key: Authorization: Bearer KEY"
-                message = "Incorrect API key provided" if given else missing
+                message = "Incorrect API key provided" if key else missing
                 return replies.error(401, message, headers={"WWW-Authenticate": "Bearer"} | CLOSE)
         if self._in_progress >= self._limits.requests and scope["path"].startswith(PROTECTED):
             return replies.retry(429, f"more than {self._limits.requests} requests at the same time", 1)

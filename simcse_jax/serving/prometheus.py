@@ -21,7 +21,7 @@ ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
 
 
 class Metrics:
-    """What happened since the server was started, and how it is now."""
+    """Counts since the server was started, and its present state."""
 
     content_type = CONTENT_TYPE_LATEST
 
@@ -50,12 +50,12 @@ class Metrics:
         self._ready.set_function(ready)
         self._waiting.set_function(waiting)
 
-    def answered(self, path: str, status: int, seconds: float) -> None:
+    def count_request(self, path: str, status: int, seconds: float) -> None:
         """Counts a request; `path` is one of few."""
         self._requests.labels(path, str(status)).inc()
         self._seconds.labels(path).observe(seconds)
 
-    def encoded(self, kind: str, done: Done) -> None:
+    def count_batch(self, kind: str, done: Done) -> None:
         """Counts a batch; `kind` is "texts" or "pairs"."""
         batch = done.batch
         self._texts.labels(kind).inc(len(batch.payloads))

@@ -15,23 +15,23 @@ TOKENS = (
 CHECKED_AT_ONCE = 4096  # texts
 
 
-def check_texts(given: Any) -> Any:
+def check_texts(value: Any) -> Any:
     """Refuses anything but a text or a list of texts, naming the first mistake."""
-    if not isinstance(given, str | list):
+    if not isinstance(value, str | list):
         raise PydanticCustomError("texts", "must be a string or a list of strings")
-    if not given:
+    if not value:
         raise PydanticCustomError("texts", "must not be empty")
-    texts = [given] if isinstance(given, str) else given
+    texts = [value] if isinstance(value, str) else value
     for start in range(0, len(texts), CHECKED_AT_ONCE):
         if not _are_good(some := texts[start : start + CHECKED_AT_ONCE]):
-            place, message = next((place, found) for place, text in enumerate(some) if (found := _mistake(text)))
-            where = "" if isinstance(given, str) else f"number {start + place} "
+            place, message = next((place, mistake) for place, text in enumerate(some) if (mistake := _mistake(text)))
+            where = "" if isinstance(value, str) else f"number {start + place} "
             raise PydanticCustomError("texts", "{message}", {"message": where + message})
-    return given
+    return value
 
 
 def _are_good(texts: list[Any]) -> bool:
-    """Whether all are texts: without a step of Python for each, since other requests wait."""
+    """Whether all are texts, found without a Python step for each, since other requests wait."""
     try:
         "".join(texts).encode()
     except (TypeError, UnicodeEncodeError):
@@ -90,7 +90,7 @@ class Embedding(BaseModel):
 
 
 class Embeddings(BaseModel):
-    """In the order of the texts."""
+    """The embeddings, in the order of the texts."""
 
     object: Literal["list"] = "list"
     data: list[Embedding]
@@ -107,11 +107,11 @@ class SearchRequest(Request):
     threshold: float | None = Field(None, allow_inf_nan=False, description="The smallest score of a result.")
 
 
-def texts_of(given: Any) -> Any:
+def texts_of(documents: Any) -> Any:
     """Documents as a list of texts, which are those of objects with a field `text`, and may be empty."""
-    if not isinstance(given, list):
+    if not isinstance(documents, list):
         raise PydanticCustomError("texts", "must be a list of strings")
-    fields = [one["text"] if isinstance(one, dict) and one.keys() == {"text"} else one for one in given]
+    fields = [item["text"] if isinstance(item, dict) and item.keys() == {"text"} else item for item in documents]
     check_texts([" " if field == "" else field for field in fields])
     return fields
 
@@ -164,7 +164,7 @@ class SearchResult(BaseModel):
 
 
 class SearchResults(BaseModel):
-    """Those of a query, best first."""
+    """The results of a query, best first."""
 
     object: Literal["search_results"] = "search_results"
     index: int = Field(description="The query's place in the request.")
@@ -172,7 +172,7 @@ class SearchResults(BaseModel):
 
 
 class Searches(BaseModel):
-    """In the order of the queries."""
+    """The results of all queries, in their order."""
 
     object: Literal["list"] = "list"
     data: list[SearchResults]

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from simcse_jax.index.index import ROUNDING, Result
-from simcse_jax.serving.batcher import Batch, Batcher, Done, Piece
+from simcse_jax.serving.batcher import Batcher, Done, Piece, PieceBatch
 
 CHARACTERS_PER_TOKEN = 32  # a text with more for each token that the model reads is not tokenized whole
 UNSETTLED = 128  # tokens at the end of a text's beginning that depend on what follows: WordPiece's words end at 100
@@ -28,8 +28,8 @@ class Invalid(Exception):
         self.param, self.code = param, code
 
 
-class Encoder(Protocol):
-    """What is needed of a model with a prompt, as `simcse_jax.encoding.batch_encoder.BatchEncoder` has it."""
+class ServedEncoder(Protocol):
+    """What a server needs of a model with a prompt, as `simcse_jax.encoding.batch_encoder.BatchEncoder` has it."""
 
     dimension: int
     max_length: int
@@ -56,7 +56,7 @@ class Encoder(Protocol):
         """(B, D) float32."""
 
     def shapes(self) -> Sequence[Any]:
-        """Those of every batch that there can be, each with the number of `tokens` that are computed for it."""
+        """The shapes of all possible batches, each with the number of `tokens` that are computed for it."""
 
     def warm(self, shape: Any) -> None:
         """Compiles the program of a shape."""
@@ -77,7 +77,7 @@ class Ranked(NamedTuple):
     tokens: int
 
 
-class Found(NamedTuple):
+class SearchAnswer(NamedTuple):
     """What was found for a request's queries."""
 
     results: list[list[Result]]
@@ -99,7 +99,7 @@ class Limits:
 
     @property
     def bodies(self) -> int:
-        """Bytes of all requests together: so many as a few of the largest have."""
+        """The bytes of all requests together, enough for a few of the largest."""
         return 16 * self.body
 
 
@@ -109,12 +109,12 @@ class Service:
     def __init__(
         self,
         name: str,
-        encoders: Mapping[str | None, Encoder],
+        encoders: Mapping[str | None, ServedEncoder],
         limits: Limits,
         *,
         search: Callable[[np.ndarray, int], list[list[Result]]] | None = None,
         query_prompt: str | None = None,
-        reranker: tuple[str, Encoder] | None = None,
+        reranker: tuple[str, ServedEncoder] | None = None,
         observe: Callable[[str, Done], object] = lambda kind, done: None,
     ):
         """Takes requests after `start`.
@@ -134,11 +134,12 @@ class Service:
         self._tokenizing = ThreadPoolExecutor(1, thread_name_prefix="tokenize")
         self._batcher = self._batcher_of(encoders[None], self._by_group, partial(observe, "texts"))
         self.reranker_name: str | None = None
-        self._reranker: Encoder | None = None
+        self._reranker: ServedEncoder | None = None
         self._pairs: Batcher | None = None
         if reranker is not None:
-            self.reranker_name, own = reranker
-            self._reranker, self._pairs = own, self._batcher_of(own, {own.skipped: own}, partial(observe, "pairs"))
+            self.reranker_name, judge = reranker
+            self._reranker = judge
+            self._pairs = self._batcher_of(judge, {judge.skipped: judge}, partial(observe, "pairs"))
         self._searches = Batcher(
             self._run_search,
             lambda _, sizes: (len(sizes), range(len(sizes))),
@@ -148,7 +149,7 @@ class Service:
         )
 
     def _batcher_of(
-        self, first: Encoder, by_group: Mapping[int, Encoder], observe: Callable[[Done], object]
+        self, first: ServedEncoder, by_group: Mapping[int, ServedEncoder], observe: Callable[[Done], object]
     ) -> Batcher:
         """Batches for encoders that differ in their group alone."""
         return Batcher(
@@ -217,11 +218,11 @@ class Service:
           Full: when too many texts wait.
         """
         if prompt_name not in self._encoders:
-            known = ", ".join(name for name in self._encoders if name is not None) or "none"
-            raise Invalid(f"the model has no prompt {prompt_name!r:.60}; its prompts: {known}", "prompt_name")
+            names = ", ".join(name for name in self._encoders if name is not None) or "none"
+            raise Invalid(f"the model has no prompt {prompt_name!r:.60}; its prompts: {names}", "prompt_name")
         self._check_count(texts, param)
-        found = await self._run(texts, self._encoders[prompt_name], self._batcher, param)
-        return Embedded(*found)
+        encoded = await self._run(texts, self._encoders[prompt_name], self._batcher, param)
+        return Embedded(*encoded)
 
     async def rerank(
         self, query: str, documents: Sequence[str], top_n: int | None = None, max_tokens_per_doc: int | None = None
@@ -251,9 +252,9 @@ class Service:
             raise Invalid(f"{len(texts)} texts; a request has from 1 to {self.limits.inputs}", param)
 
     async def _run(
-        self, texts: Sequence[str | tuple[str, str]], encoder: Encoder, batcher: Batcher, param: str
+        self, texts: Sequence[str | tuple[str, str]], encoder: ServedEncoder, batcher: Batcher, param: str
     ) -> tuple[np.ndarray, int]:
-        """What an encoder makes of texts, or of pairs, each distinct one encoded once; and the tokens that it reads."""
+        """The results of an encoder for texts or pairs, each distinct one encoded once; the tokens that it read."""
         most = encoder.max_length * CHARACTERS_PER_TOKEN
         for number, text in enumerate(() if self.limits.cut else texts):
             query, document = ("", text) if isinstance(text, str) else text
@@ -269,39 +270,40 @@ class Service:
             if isinstance(texts[0], str):
                 raise _too_long(f"{size:,} tokens", encoder, param, number)
             (query,) = await self._tokenize([(texts[0][0], "")], encoder)
-            if (own := len(query.ids) + query.cut) >= encoder.max_length:
-                raise _too_long(f"{own:,} tokens", encoder, "query")
-            raise _too_long(f"{size:,} tokens together with the query, which has {own:,}", encoder, param, number)
-        pieces = [Piece(each, encoder.row_length(each), len(each.ids), encoder.skipped) for each in sentences]
+            if (query_size := len(query.ids) + query.cut) >= encoder.max_length:
+                raise _too_long(f"{query_size:,} tokens", encoder, "query")
+            together = f"{size:,} tokens together with the query, which has {query_size:,}"
+            raise _too_long(together, encoder, param, number)
+        pieces = [Piece(text, encoder.row_length(text), len(text.ids), encoder.skipped) for text in sentences]
         values = np.stack(await batcher.submit(pieces))
         if not np.isfinite(values).all():
             raise FloatingPointError("a result is not finite; the model's weights are damaged")
         return values[rows], sum(len(sentences[row].ids) for row in rows)
 
-    async def _tokenize(self, texts: Sequence[Any], encoder: Encoder) -> list[Any]:
+    async def _tokenize(self, texts: Sequence[Any], encoder: ServedEncoder) -> list[Any]:
         """The tokens of texts, up to and with the first one that is too long and is not to be cut."""
         loop = asyncio.get_running_loop()
-        found: list[Any] = []
+        tokenized: list[Any] = []
         for start in range(0, len(texts), TOKENIZED_AT_ONCE):
             some = texts[start : start + TOKENIZED_AT_ONCE]
             if self.limits.cut:
                 some = await loop.run_in_executor(self._tokenizing, _beginnings, some, encoder)
             for sentence in await loop.run_in_executor(self._tokenizing, encoder.tokenize, some):
-                found.append(sentence)
+                tokenized.append(sentence)
                 if sentence.cut and not self.limits.cut:
-                    return found
-        return found
+                    return tokenized
+        return tokenized
 
-    async def _first_tokens(self, texts: Sequence[str], most: int, encoder: Encoder) -> list[str]:
+    async def _first_tokens(self, texts: Sequence[str], most: int, encoder: ServedEncoder) -> list[str]:
         """The beginning of each text: its first `most` tokens."""
         loop, size = asyncio.get_running_loop(), most * CHARACTERS_PER_TOKEN
-        found: list[str] = []
+        beginnings: list[str] = []
         for start in range(0, len(texts), TOKENIZED_AT_ONCE):
             some = texts[start : start + TOKENIZED_AT_ONCE]
-            found += await loop.run_in_executor(self._tokenizing, _first_tokens, some, most, size, encoder)
-        return found
+            beginnings += await loop.run_in_executor(self._tokenizing, _first_tokens, some, most, size, encoder)
+        return beginnings
 
-    async def search(self, queries: Sequence[str], top_k: int, threshold: float | None) -> Found:
+    async def search(self, queries: Sequence[str], top_k: int, threshold: float | None) -> SearchAnswer:
         """The sentences of the index that are nearest to each query, best first.
 
         Args:
@@ -318,17 +320,17 @@ class Service:
             raise Invalid(f"top_k: {len(queries)} queries times {top_k} results; a request has at most {most}", "top_k")
         vectors, tokens = await self.embed(queries, self._query_prompt, "query")
         searched = max(1 << (top_k - 1).bit_length(), LEAST_TOP_K)
-        found = await self._searches.submit([Piece(vector, group=searched) for vector in vectors])
+        rows = await self._searches.submit([Piece(vector, group=searched) for vector in vectors])
         least = -np.inf if threshold is None else threshold - ROUNDING
-        return Found([[one for one in results[:top_k] if one.score >= least] for results in found], tokens)
+        return SearchAnswer([[result for result in row[:top_k] if result.score >= least] for row in rows], tokens)
 
-    def _run_search(self, batch: Batch) -> list[list[Result]]:
+    def _run_search(self, batch: PieceBatch) -> list[list[Result]]:
         assert self._search is not None
         return self._search(np.stack(batch.payloads), batch.group)
 
 
-def _first_tokens(texts: Sequence[str], most: int, size: int, encoder: Encoder) -> list[str]:
-    """The beginnings of texts, as `Encoder.first_tokens`; reads over `size` characters only of texts that need it."""
+def _first_tokens(texts: Sequence[str], most: int, size: int, encoder: ServedEncoder) -> list[str]:
+    """The first tokens of texts; reads more than `size` characters only of texts that need it."""
     firsts = encoder.first_tokens([text[:size] for text in texts], most)
     return [
         first if len(first) < size or size >= len(text) else _first_tokens([text], most, 2 * size, encoder)[0]
@@ -336,8 +338,8 @@ def _first_tokens(texts: Sequence[str], most: int, size: int, encoder: Encoder) 
     ]
 
 
-def _beginnings(texts: Sequence[Any], encoder: Encoder) -> list[Any]:
-    """Of each text, or of both of a pair, as much as decides the tokens that are not cut; of short ones, all."""
+def _beginnings(texts: Sequence[Any], encoder: ServedEncoder) -> list[Any]:
+    """The beginning of each text, or of both texts of a pair, that decides the tokens that are not cut."""
 
     def beginning(text: str, pair: bool) -> str:
         size = encoder.max_length * CHARACTERS_PER_TOKEN
@@ -354,8 +356,8 @@ def _beginnings(texts: Sequence[Any], encoder: Encoder) -> list[Any]:
     ]
 
 
-def _too_long(what: str, encoder: Encoder, param: str, number: int = 0) -> Invalid:
+def _too_long(size: str, encoder: ServedEncoder, param: str, number: int = 0) -> Invalid:
     where = f"{param}[{number}]" if number or param == "documents" else param  # the others may be a single text
     most = f"this model reads at most {encoder.max_length} tokens"
     cure = "shorten it, or start the server with --truncate, which cuts such texts"
-    return Invalid(f"{where} has {what}; {most}; {cure}", param, "context_length_exceeded")
+    return Invalid(f"{where} has {size}; {most}; {cure}", param, "context_length_exceeded")

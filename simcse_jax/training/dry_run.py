@@ -32,8 +32,6 @@ def dry_run(config: Section, workdir: str = "") -> None:
     processes.initialize(config.parallel.processes, config.parallel.process_id, config.parallel.coordinator)
     folder = Workdir(as_path(workdir)) if workdir else None
     with processes.together():
-        if folder is not None:
-            config = folder.continued(config)
         inputs = read(config, folder)
     steps = inputs.total_steps
     processes.say(describe(inputs, config.train.batch_size, config.eval.every))

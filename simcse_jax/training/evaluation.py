@@ -122,7 +122,7 @@ class Evaluation(NamedTuple):
         `transfer_protocol`; `retrieval` by task and `retrieval_average` by measure; the numbers of
         `eval.extra`: `stsb_dev`; `sickr_dev`; `alignment` and `uniformity`.
         """
-        return evaluate_all(postprocess.applied(embed, self.postprocess, seed), self.at_end)
+        return evaluate_all(postprocess.transformed(embed, self.postprocess, seed), self.at_end)
 
     def tables(self, numbers: dict[str, Any]) -> Iterator[str]:
         """Prints `final_scores`: a heading and a table for each kind of task."""

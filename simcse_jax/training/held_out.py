@@ -125,4 +125,4 @@ def _collection(examples: Examples, documents: Sequence[str]) -> beir.Collection
     found = beir.collect({name: text for text, name in queries.items()}, ids, judgements, len(documents))
     places = {text: place for place, text in enumerate(found.second)}
     own = [-1 if (queries[text], row.get(text)) in judgements else places.get(text, -1) for text in found.first]
-    return dataclasses.replace(found, own=np.array(own))  # unless it is judged, no answer
+    return dataclasses.replace(found, same_ids=np.array(own))  # unless it is judged, no answer

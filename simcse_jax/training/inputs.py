@@ -74,7 +74,7 @@ class Inputs(NamedTuple):
             **(self.evaluation.fingerprints if self.evaluation else {"eval.data": ""}),
             **({"analysis.data": self.analysis.fingerprint} if self.analysis else {}),
             **({"model.generator": self.generator.fingerprint} if self.generator else {}),
-            **({"teacher.model": taught.key} if (taught := self.corpus and self.corpus.taught) else {}),
+            **({"teacher.model": teacher.key} if (teacher := self.corpus and self.corpus.teacher) else {}),
             **({"model.lora.init_from": sha256(*self.adapter.values())} if self.adapter else {}),
         }
 

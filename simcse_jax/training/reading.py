@@ -10,7 +10,7 @@ import numpy as np
 
 from simcse_jax.data.augment import augment
 from simcse_jax.data.batches import Corpus, tokenize
-from simcse_jax.data.corpora import AnyCorpus, Part
+from simcse_jax.data.corpora import AnyCorpus, MixedCorpus
 from simcse_jax.data.documents import cut_spans
 from simcse_jax.data.equal_texts import numbered
 from simcse_jax.data.examples import Examples, read_examples
@@ -137,7 +137,7 @@ def _tokenized(data: DataSpec, model: Pretrained, tokenizer: Tokenizer, examples
         every = len(examples) * len(examples.columns) if examples.present is None else int(examples.present.sum())
         processes.say(f"{corpus.cut:,} of {every:,} sentences have more than {at} tokens and are cut there")
     if data.teacher:
-        corpus = dataclasses.replace(corpus, taught=teach(data.teacher, teachers, examples))
+        corpus = dataclasses.replace(corpus, teacher=teach(data.teacher, teachers, examples))
     if prompts:
         say_prompts(names, prompts)
     if corpus.sizes and (data.weights or data.one_source):
@@ -207,7 +207,7 @@ def say_prompts(names: Sequence[str], prompts: Sequence[Prompts]) -> None:
         processes.say(f"{name}: prompts {each.anchor!r} and {each.positive!r}")
 
 
-def one_source(data: DataSpec, names: Sequence[str], parts: Sequence[Part]) -> OneSource:
+def one_source(data: DataSpec, names: Sequence[str], parts: Sequence[MixedCorpus]) -> OneSource:
     """The sources of a run whose batches have rows of one source each.
 
     Raises:

@@ -9,7 +9,7 @@ from simcse_jax.devices import processes
 from simcse_jax.encoding.embedder import Embedder
 from simcse_jax.encoding.masked_tokens import masked_token_accuracy
 from simcse_jax.evaluation.against import Comparison, compare
-from simcse_jax.evaluation.postprocess import applied
+from simcse_jax.evaluation.postprocess import transformed
 from simcse_jax.evaluation.sts import aligned
 from simcse_jax.host.progress import doing
 from simcse_jax.models.parameters import Params
@@ -70,7 +70,7 @@ def report(training: Training, best: int, embed: Embedder, start: Embedder | Non
     with doing():
         result = final_scores(inputs, embed, seed, before)
         if start is not None:
-            first, last = (applied(each, inputs.evaluation.postprocess, seed) for each in (start, embed))
+            first, last = (transformed(each, inputs.evaluation.postprocess, seed) for each in (start, embed))
             comparison = compare(inputs.evaluation.at_end, first, last, seed)
             against = {AGAINST_START: comparison._asdict() | {"step": best}}
             if not comparison.is_better:

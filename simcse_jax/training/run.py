@@ -8,6 +8,7 @@ from pathlib import Path
 from simcse_jax.config.checks import ineffective, validate
 from simcse_jax.config.fields import LARGEST, flatten, trains
 from simcse_jax.config.loss_fields import sizes_of
+from simcse_jax.config.recorded import identity, recorded
 from simcse_jax.config.sections import Config, Section
 from simcse_jax.data.sources import by_field
 from simcse_jax.devices import processes
@@ -22,7 +23,7 @@ from simcse_jax.objectives.registry import needing, trained
 from simcse_jax.runs.checkpoints import Checkpoints
 from simcse_jax.runs.reporters.opening import check_installed, report_to_all
 from simcse_jax.runs.state import TrainState, frozen_params, model_spec, own_adapter, with_parts
-from simcse_jax.runs.workdir import Workdir, identity
+from simcse_jax.runs.workdir import Workdir
 from simcse_jax.training.evaluation import check_sizes, read_analysis, read_evaluation
 from simcse_jax.training.generator import read_generator
 from simcse_jax.training.inputs import (
@@ -89,7 +90,6 @@ def train_and_evaluate(
         preemption = job.enter_context(contextlib.closing(Preemption()))
         with processes.together():
             folder = Workdir(as_path(workdir))
-            config = folder.continued(config)
             inputs = read(config, folder)
             trace = output_folder(profile, option="--profile") if profile and processes.is_first() else None
         enter(job, folder, config, inputs)
@@ -122,7 +122,7 @@ def read(config: Section, folder: Workdir | None = None) -> Inputs:
     if folder is not None:
         folder.check_is_folder()
         if folder.exists:  # before anything is read
-            folder.check_same_config(config)
+            folder.check_same_config(recorded(config))
     for field in ineffective(config):
         processes.say(f"config.{field} has no effect with the other fields")
     terms = [f"{config.objective[name].weight:g} {name}" for name in trained(config.objective)]
@@ -204,15 +204,16 @@ def enter(job: contextlib.ExitStack, folder: Workdir, config: Section, inputs: I
     resuming = folder.exists
     facts |= {"--workdir": str(folder), "whether there is a run in --workdir": str(resuming)}
     processes.agree(facts)
-    frozen = frozen_params(model_spec(config), inputs.model)
+    spec = model_spec(config)
+    frozen = frozen_params(spec, inputs.model)
     with processes.together():
         if processes.is_first():
             job.enter_context(held(folder.path))
         if resuming or folder.exists:  # another job may have ended just now
-            folder.check_same_run(config, prints)
+            folder.check_same_run(recorded(config), prints)
         elif processes.is_first():
             examples, prompts = inputs.num_examples, inputs.prompts
-            folder.create(config, prints, inputs.model, inputs.tokenizer, examples, frozen, prompts)
+            folder.create(recorded(config), prints, spec, inputs.model, inputs.tokenizer, examples, frozen, prompts)
         if processes.is_first():
             folder.keep_frozen(frozen)
     with processes.together():

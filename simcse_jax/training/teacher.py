@@ -9,7 +9,7 @@ from typing import NamedTuple
 import jax
 import numpy as np
 
-from simcse_jax.data.corpora import Taught
+from simcse_jax.data.corpora import TeacherEmbeddings
 from simcse_jax.data.corpus.shared_folder import put_in_place, temporary_of
 from simcse_jax.data.equal_texts import numbered
 from simcse_jax.data.examples import Examples
@@ -20,7 +20,7 @@ from simcse_jax.errors import UserError, why
 from simcse_jax.host.outputs import output_folder
 from simcse_jax.host.storage import local_path, sha256, writing
 from simcse_jax.huggingface.cross_encoder import is_cross_encoder
-from simcse_jax.huggingface.load import choose_pooler_aloud
+from simcse_jax.huggingface.load import choose_pooler_and_warn
 from simcse_jax.models import parameters
 from simcse_jax.objectives.objective import Objective
 from simcse_jax.runs.loading import load_model
@@ -69,7 +69,7 @@ def _read_teacher(field: str, name: str) -> Embedder:
         if is_cross_encoder(name):
             raise UserError(f"{name} is a cross-encoder; score candidates with mine --judge, and leave the field empty")
         model = load_model(name)
-        pooler = choose_pooler_aloud(model, None, stacklevel=2)
+        pooler = choose_pooler_and_warn(model, None, stacklevel=2)
     except UserError as error:
         raise UserError(f"{field}: {error}") from None
     settings = model.settings
@@ -82,7 +82,7 @@ def _read_teacher(field: str, name: str) -> Embedder:
     return teacher
 
 
-def teach(spec: TeacherSpec, teachers: Sequence[Embedder], examples: Examples) -> Taught:
+def teach(spec: TeacherSpec, teachers: Sequence[Embedder], examples: Examples) -> TeacherEmbeddings:
     """The teachers' embeddings of all sentences, each distinct one encoded once, or read where they were kept.
 
     Raises:
@@ -93,9 +93,9 @@ def teach(spec: TeacherSpec, teachers: Sequence[Embedder], examples: Examples) -
     named = zip(spec.names.items(), teachers, keys, strict=True)
     found = [_taught(spec.kept, *name, teacher, key, sentences) for name, teacher, key in named]
     if len(found) == 1:
-        return Taught(found[0], places, keys[0])
+        return TeacherEmbeddings(found[0], places, keys[0])
     key = sha256(np.frombuffer(f"{keys} {spec.share}".encode(), np.uint8))
-    return Taught(found[0], places, key, found[1], spec.share)
+    return TeacherEmbeddings(found[0], places, key, found[1], spec.share)
 
 
 def _taught(folder: str, field: str, name: str, teacher: Embedder, key: str, sentences: list[str]) -> np.ndarray:

@@ -49,12 +49,12 @@ def check_precision(precision: Any, name: str = "precision", ranges: Any = None)
 
 
 def dtype_of(precision: str) -> np.dtype:
-    """The type of the elements of what is stored in a precision, or of what has a type's own name."""
+    """The dtype of elements in a precision; other names are dtypes themselves."""
     return np.dtype({"binary": "int8", "ubinary": "uint8"}.get(precision, precision))
 
 
 def check_no_codes(embeddings: np.ndarray) -> None:
-    """Refuses bytes, whose elements are numbers of steps, or eight bits."""
+    """Refuses bytes: codes, not embeddings."""
     if embeddings.dtype in (np.int8, np.uint8):
         raise UserError(f"embeddings of type {embeddings.dtype}: vectors.quantization.dequantize makes numbers of them")
 
@@ -68,8 +68,8 @@ def ranges_of(embeddings: Float[np.ndarray, "N D"]) -> Ranges:
     return np.stack([embeddings.min(axis=0), embeddings.max(axis=0)]).astype(np.float32)
 
 
-def merged(parts: Iterable[Ranges]) -> Ranges:
-    """The ranges of all embeddings, from those of some of them each."""
+def merge_ranges(parts: Iterable[Ranges]) -> Ranges:
+    """The ranges of all embeddings, from those of each part of them."""
     lows, highs = zip(*parts, strict=True)
     return np.stack([np.min(lows, axis=0), np.max(highs, axis=0)])
 
@@ -77,23 +77,23 @@ def merged(parts: Iterable[Ranges]) -> Ranges:
 def checked_ranges(ranges: Any, dimension: int | None, where: str = "ranges") -> Ranges:
     """Ranges as float32, (2, D); D is the `dimension`, or any."""
     try:
-        found = np.asarray(ranges)
+        array = np.asarray(ranges)
     except (TypeError, ValueError):
-        found = np.array(None)
+        array = np.array(None)
     wanted = "(2, D)" if dimension is None else f"(2, {dimension})"
-    if found.dtype.kind not in "iuf":
+    if array.dtype.kind not in "iuf":
         raise UserError(f"{where}: not numbers; give {wanted}: the smallest and the largest value of each dimension")
-    right = found.ndim == 2 and len(found) == 2 and found.shape[1] > 0
-    if not right or dimension not in (None, found.shape[1]):
-        raise UserError(f"{where}: of shape {found.shape}; the embeddings need {wanted}")
+    right = array.ndim == 2 and len(array) == 2 and array.shape[1] > 0
+    if not right or dimension not in (None, array.shape[1]):
+        raise UserError(f"{where}: of shape {array.shape}; the embeddings need {wanted}")
     with np.errstate(over="ignore", invalid="ignore"):
-        found = found.astype(np.float32)
-        widths = found[1] - found[0]  # two numbers far apart have no steps in float32
-    wrong = np.flatnonzero(~np.isfinite(found).all(axis=0) | ~np.isfinite(widths) | (widths < 0))
+        array = array.astype(np.float32)
+        widths = array[1] - array[0]  # two numbers far apart have no steps in float32
+    wrong = np.flatnonzero(~np.isfinite(array).all(axis=0) | ~np.isfinite(widths) | (widths < 0))
     if wrong.size:
-        low, high = found[:, wrong[0]].tolist()
+        low, high = array[:, wrong[0]].tolist()
         raise UserError(f"{where}: dimension {wrong[0]} is from {low} to {high}; give two finite numbers, ascending")
-    return found
+    return array
 
 
 def check_calibration(count: int) -> None:
@@ -199,10 +199,10 @@ class Quantization:
         if not whole or (ranges is None) == (precision in SCALAR):
             raise UserError(f"{where}: what it says about its precision is damaged")
         assert isinstance(dimension, int)
-        found = None if ranges is None else checked_ranges(ranges, dimension, where)
-        if found is not None and sha256(found) != content.get("ranges_sha256"):
+        checked = None if ranges is None else checked_ranges(ranges, dimension, where)
+        if checked is not None and sha256(checked) != content.get("ranges_sha256"):
             raise UserError(f"{where}: its ranges were changed since they were written; encode again")
-        return cls(cast(Precision, precision), dimension, found)
+        return cls(cast(Precision, precision), dimension, checked)
 
 
 def quantize(
@@ -220,14 +220,14 @@ def quantize(
     check_precision(precision, ranges=ranges)
     check_no_codes(embeddings)
     rows = np.atleast_2d(embeddings)
-    dimension, own = rows.shape[1], None
+    dimension, checked = rows.shape[1], None
     if precision in SCALAR and ranges is not None:
-        own = checked_ranges(ranges, dimension)
+        checked = checked_ranges(ranges, dimension)
     elif precision in SCALAR:
         check_calibration(len(rows))
-        own = ranges_of(rows) if len(rows) else np.zeros((2, dimension), np.float32)
-    found = Quantization(precision, dimension, own).encode(rows, clipped)
-    return found[0] if embeddings.ndim == 1 else found
+        checked = ranges_of(rows) if len(rows) else np.zeros((2, dimension), np.float32)
+    codes = Quantization(precision, dimension, checked).encode(rows, clipped)
+    return codes[0] if embeddings.ndim == 1 else codes
 
 
 def dequantize(codes: Codes, precision: Precision, dimension: int, ranges: ArrayLike | None = None) -> np.ndarray:
@@ -286,19 +286,19 @@ def read_ranges(name: str, dimension: int | None = None) -> Ranges:
             raise FileNotFoundError(2, "no such file")
         with path.open("rb") as file:
             if path.suffix.lower() == ".npy":
-                return checked_ranges(_array(file), dimension, name)
-            content = _described(path, file)
+                return checked_ranges(_read_array(file), dimension, name)
+            content = _read_description(path, file)
     except UserError:
         raise
     except Exception as error:  # of a disk, a store's client, NumPy or pyarrow
         raise UserError(f"{path}: cannot be read as ranges: {why(error)}") from None
-    found = Quantization.from_content(content, str(path))
-    if found.ranges is None:
-        raise UserError(f"{path}: has no ranges, but {found.precision}; they are kept with int8 and uint8")
-    return checked_ranges(found.ranges, dimension, name)
+    quantization = Quantization.from_content(content, str(path))
+    if quantization.ranges is None:
+        raise UserError(f"{path}: has no ranges, but {quantization.precision}; they are kept with int8 and uint8")
+    return checked_ranges(quantization.ranges, dimension, name)
 
 
-def _array(file: IO[bytes]) -> np.ndarray:
+def _read_array(file: IO[bytes]) -> np.ndarray:
     version = np.lib.format.read_magic(file)
     read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
     shape, _, dtype = read(file)
@@ -308,7 +308,7 @@ def _array(file: IO[bytes]) -> np.ndarray:
     return np.load(io.BytesIO(file.read()), allow_pickle=False)
 
 
-def _described(path: Folder, file: IO[bytes]) -> dict[str, Any]:
+def _read_description(path: Folder, file: IO[bytes]) -> dict[str, Any]:
     if path.suffix.lower() != ".parquet":
         return parse_json(file.read(1 << 26).decode(), str(path))
     import pyarrow.parquet

@@ -1,4 +1,4 @@
-"""How embeddings are compared: by cosine, dot product, Euclidean or Manhattan distance. The nearest has the most."""
+"""How embeddings are compared: by cosine, dot product, Euclidean or Manhattan distance. The nearest scores highest."""
 
 from concurrent.futures import ThreadPoolExecutor
 
@@ -43,8 +43,8 @@ def similarities(a: Float[np.ndarray, "N D"], b: Float[np.ndarray, "M D"], name:
     a, b = prepared(a, name), prepared(b, name)
     if name in PRODUCTS:
         return a @ b.T
-    found = [-np.linalg.norm(row - b, ord=norm_order(name), axis=1) for row in a]
-    return np.stack(found) if found else np.zeros((0, len(b)), a.dtype)
+    by_row = [-np.linalg.norm(row - b, ord=norm_order(name), axis=1) for row in a]
+    return np.stack(by_row) if by_row else np.zeros((0, len(b)), a.dtype)
 
 
 def pairwise(a: Float[np.ndarray, "N D"], b: Float[np.ndarray, "N D"], name: str) -> Float[np.ndarray, " N"]:
@@ -97,6 +97,6 @@ def aligned(rows: Shaped[np.ndarray, "R C"]) -> Shaped[np.ndarray, "R C"]:
     """The same rows, copied if not aligned."""
     if rows.ctypes.data % ALIGNMENT == 0 and rows.flags.c_contiguous:
         return rows
-    found = empty(rows.shape, rows.dtype)
-    found[:] = rows
-    return found
+    copy = empty(rows.shape, rows.dtype)
+    copy[:] = rows
+    return copy

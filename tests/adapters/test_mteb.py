@@ -16,7 +16,7 @@ from support.later import later
 from support.mteb_tasks import at_hand, clustering_task, register, retrieval_task, sts_task
 from support.recorded import recorded, twice
 
-from simcse_jax.adapters.mteb import Benchmarks, Encoder, prompt_names, read
+from simcse_jax.adapters.mteb import Benchmarks, MtebEncoder, prompt_names, read
 from simcse_jax.commands import evaluate as evaluate_module
 from simcse_jax.errors import UserError
 from simcse_jax.evaluation import beir, retrieval, sts
@@ -33,7 +33,7 @@ def test_without_mteb_the_command_names_what_installs_it(tiny_bert, monkeypatch)
     missing = 'not installed: mteb; run: pip install "simcse_jax[mteb]"'
     refused(call("evaluate", "--model", tiny_bert, "--tasks", "mteb:STS12"), missing)
     with pytest.raises(UserError, match="not installed: mteb"):
-        Encoder(None)
+        MtebEncoder(None)
 
 
 @pytest.fixture
@@ -120,7 +120,7 @@ def test_tasks_are_scored_none_where_not_defined_and_the_record_has_what_the_lea
     folder = shutil.copytree(tiny_bert, tmp_path / "published")
     (folder / "README.md").write_text(f"---\n{card}\n---\n")
     model = SimCSE(folder)
-    meta = Encoder(model).mteb_model_meta
+    meta = MtebEncoder(model).mteb_model_meta
     with safe_open(folder / "model.safetensors", "np") as weights:
         sizes = {name: math.prod(weights.get_slice(name).get_shape()) for name in weights.keys()}  # noqa: SIM118
     words = next(size for name, size in sizes.items() if "word_embeddings" in name)
@@ -132,11 +132,11 @@ def test_tasks_are_scored_none_where_not_defined_and_the_record_has_what_the_lea
     assert meta.training_datasets == {"STSBenchmark", "ann/nli"}
     assert meta.public_training_data == "https://huggingface.co/datasets/mteb/stsbenchmark-sts"
     for known in (tiny_bert, glove):
-        meta = Encoder(SimCSE(known)).mteb_model_meta
+        meta = MtebEncoder(SimCSE(known)).mteb_model_meta
         assert (meta.license, meta.training_datasets, meta.open_weights) == (None, None, None) and meta.n_parameters
-    revisions = [Encoder(model, **more).mteb_model_meta.revision for more in ({}, {"truncate_dim": 5}, {})]
+    revisions = [MtebEncoder(model, **more).mteb_model_meta.revision for more in ({}, {"truncate_dim": 5}, {})]
     model.prompts = {"query": "on "}
-    revisions += [Encoder(each).mteb_model_meta.revision for each in (SimCSE(folder, pooler="avg"), model)]
+    revisions += [MtebEncoder(each).mteb_model_meta.revision for each in (SimCSE(folder, pooler="avg"), model)]
     assert revisions[2] == revisions[0] and len(set(revisions)) == 4
 
 
@@ -147,7 +147,7 @@ def test_embeddings_are_compared_as_the_files_say_prompts_chosen_by_task_and_wro
     embeddings = model.encode(TEXTS[:3])
     for name in SIMILARITIES:
         model.similarity_fn_name = name
-        encoder, expected = Encoder(model), model.similarity(embeddings, embeddings)
+        encoder, expected = MtebEncoder(model), model.similarity(embeddings, embeddings)
         np.testing.assert_allclose(encoder.similarity(embeddings, embeddings), expected, atol=1e-5)
         pairwise = encoder.similarity_pairwise(embeddings, embeddings[::-1])
         np.testing.assert_allclose(pairwise, expected[[0, 1, 2], [2, 1, 0]], atol=1e-5)
@@ -155,24 +155,24 @@ def test_embeddings_are_compared_as_the_files_say_prompts_chosen_by_task_and_wro
         assert encoder.mteb_model_meta.similarity_fn_name.value == name
     model = SimCSE(tiny_bert)
     for make, error, named in (
-        (lambda: Encoder("runs/unsup"), UserError, "not a model of the class SimCSE"),
-        (lambda: Encoder(model, prompt_name="x"), UserError, "prompt_name='x'"),
-        (lambda: Encoder(model, normalize_embeddings=True), TypeError, "use normalize_to_unit="),
-        (lambda: Encoder(model).encode([], precision="int8", **STS12), UserError, "encode_kwargs: precision"),
-        (lambda: Encoder(model).encode([{"image": [None]}], **STS12), UserError, "its inputs are image"),
-        (lambda: Encoder(model).encode([{"text": ["on", ["on"]]}], **STS12), UserError, r"text 1 is \['on'\]"),
+        (lambda: MtebEncoder("runs/unsup"), UserError, "not a model of the class SimCSE"),
+        (lambda: MtebEncoder(model, prompt_name="x"), UserError, "prompt_name='x'"),
+        (lambda: MtebEncoder(model, normalize_embeddings=True), TypeError, "use normalize_to_unit="),
+        (lambda: MtebEncoder(model).encode([], precision="int8", **STS12), UserError, "encode_kwargs: precision"),
+        (lambda: MtebEncoder(model).encode([{"image": [None]}], **STS12), UserError, "its inputs are image"),
+        (lambda: MtebEncoder(model).encode([{"text": ["on", ["on"]]}], **STS12), UserError, r"text 1 is \['on'\]"),
     ):
         with pytest.raises(error, match=named):
             make()
     assert prompt_names("A", "STS", None) == ("A", "STS")
     assert prompt_names("A", "Retrieval", "query") == ("A-query", "A", "Retrieval-query", "Retrieval", "query")
     model = SimCSE(prompted)
-    found = Encoder(model, prompt_name="query", truncate_dim=5).encode([{"text": TEXTS}], **STS12)
+    found = MtebEncoder(model, prompt_name="query", truncate_dim=5).encode([{"text": TEXTS}], **STS12)
     np.testing.assert_allclose(found, model.encode(TEXTS, prompt_name="query", truncate_dim=5), atol=1e-6)
-    encoder, role = Encoder(model), SimpleNamespace(value="document")
+    encoder, role = MtebEncoder(model), SimpleNamespace(value="document")
     model.prompts["STS"] = "the dog "  # after it was made
     np.testing.assert_allclose(encoder.encode([{"text": TEXTS}], **STS12), model.encode(TEXTS), atol=1e-6)
-    found = Encoder(model).encode([{"text": TEXTS[:2]}, {"text": TEXTS[2:]}], **STS12)
+    found = MtebEncoder(model).encode([{"text": TEXTS[:2]}, {"text": TEXTS[2:]}], **STS12)
     np.testing.assert_allclose(found, model.encode(TEXTS, prompt="the dog "), atol=1e-6)
     found = encoder.encode([{"text": TEXTS}], prompt_type=role, batch_size=2, **STS12)
     np.testing.assert_allclose(found, model.encode_document(TEXTS), atol=1e-6)
@@ -188,7 +188,7 @@ def installed():
 
 
 def scored(model, task, **options) -> list[dict]:
-    result = mteb.evaluate(Encoder(model, **options), task(), cache=None, co2_tracker=False)
+    result = mteb.evaluate(MtebEncoder(model, **options), task(), cache=None, co2_tracker=False)
     return [scores for (scores,) in result.task_results[0].scores.values()]
 
 
@@ -249,7 +249,7 @@ def test_prompts_are_those_of_mteb_with_sentence_transformers(tiny_bert):
         ours.default_prompt_name = theirs.default_prompt_name = "query" if "query" in prompts else None
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of prompts that mteb does not know
-            wrapped, encoder = SentenceTransformerEncoderWrapper(theirs), Encoder(ours)
+            wrapped, encoder = SentenceTransformerEncoderWrapper(theirs), MtebEncoder(ours)
         seen = set()
         for task, role in asked:
             given = {"task_metadata": mteb.get_task(task).metadata, "hf_split": "test", "hf_subset": "default"}
@@ -261,12 +261,12 @@ def test_prompts_are_those_of_mteb_with_sentence_transformers(tiny_bert):
 
 @slow
 def test_mteb_takes_it_as_an_encoder_and_knows_it_from_others_of_its_name(tiny_bert, tmp_path):
-    encoder, cache = Encoder(SimCSE(tiny_bert)), mteb.ResultCache(tmp_path)
+    encoder, cache = MtebEncoder(SimCSE(tiny_bert)), mteb.ResultCache(tmp_path)
     assert isinstance(encoder, mteb.EncoderProtocol)
     assert not isinstance(encoder, mteb.SearchProtocol | mteb.CrossEncoderProtocol)
     assert encoder.mteb_model_meta.zero_shot_percentage(["STS12"]) is None
     task = sts_task(sts.Pairs(["the cat", "he ran", "a bird"], ["a dog", "on", "the tree"], np.arange(3.0), {}))
-    for each in (encoder, Encoder(SimCSE(tiny_bert), truncate_dim=5)):
+    for each in (encoder, MtebEncoder(SimCSE(tiny_bert), truncate_dim=5)):
         mteb.evaluate(each, task(), cache=cache, co2_tracker=False)
     assert len(list(tmp_path.rglob("LocalSTS.json"))) == 2
 

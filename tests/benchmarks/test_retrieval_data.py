@@ -25,7 +25,7 @@ def test_hypotheses_ask_for_their_premises_a_tenth_are_copies_and_the_test_is_ov
     found = beir.read(str(tmp_path / "it"))
     documents = [found.second[row] for row in found.judged[:, 1].tolist()]
     assert found.first == ["c"] and sorted(documents) == ["a b", "e f"]
-    assert found.second[found.own[0]] == "c"  # which is left out of its own ranking
+    assert found.second[found.same_ids[0]] == "c"  # which is left out of its own ranking
     (tmp_path / "pairs.csv").write_text("a,b\n" + "".join(f"a{row},b{row}\n" for row in range(50)))
     for of in (0, 2):
         lines = write_copies(tmp_path / "pairs.csv", 40, of, tmp_path / "copies.csv").read_text().splitlines()

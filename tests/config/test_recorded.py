@@ -2,11 +2,12 @@ import json
 
 import pytest
 from support import call, lines, refused
+from support.listed import record
 
 from simcse_jax.config import flags
 from simcse_jax.config.checks import validate
 from simcse_jax.config.fields import default_config, flatten
-from simcse_jax.config.recorded import recorded_config
+from simcse_jax.config.recorded import identity, recorded_config
 from simcse_jax.errors import UserError
 
 
@@ -29,14 +30,19 @@ def test_a_run_is_repeated_by_its_record_and_another_seed_gives_another_end(trai
     assert losses[0] == losses[1] and len(losses[0]) == 5 and losses[2][-1] != losses[0][-1]
 
 
-def test_fields_are_changed_as_those_of_a_recipe_and_missing_ones_are_at_their_defaults(tmp_path):
+def test_processes_differ_in_their_numbers_alone():
+    config, other = default_config(), default_config()
+    other.parallel.process_id = 3
+    assert identity(config) == identity(other)
+    other.seed = 1
+    assert identity(config) != identity(other)
+
+
+def test_fields_are_changed_as_those_of_a_recipe(tmp_path):
     recorded = default_config()
     recorded.eval.tasks, recorded.train.learning_rate = ("STS12",), 1.0
     recorded.parallel.coordinator, recorded.parallel.processes = "host:1", 2  # where it was
-    fields = json.loads(recorded.to_json())
-    del fields["train"]["mu_dtype"], fields["data"]["equal_texts"]  # a version that did not have them
-    recorded.data.equal_texts = "negatives"  # as it was then
-    (tmp_path / "run.json").write_text(json.dumps({"config": fields}))
+    (tmp_path / "run.json").write_text(json.dumps(record(recorded)))
     config, _ = flags.parse([f"--config={tmp_path}/run.json", "--workdir=w", "--config.seed=7"])
     validate(config)
     recorded.seed, recorded.parallel = 7, default_config().parallel
@@ -44,17 +50,23 @@ def test_fields_are_changed_as_those_of_a_recipe_and_missing_ones_are_at_their_d
     assert isinstance(config.train.learning_rate, float) and isinstance(config.eval.tasks, tuple)
 
 
+def changed(section, **fields):
+    run = record(default_config())
+    run["config"][section] |= fields
+    return run
+
+
 @pytest.mark.parametrize(("content", "named"), [
-    ("{", "not valid JSON"), ("[1]", ""), ("{}", "has no config"), ('{"config": {}}', "has no config"),
-    ('{"config": {"train": {"epoch": 1}}}', "no field train.epoch .* train.epochs$"),
-    ('{"config": {"train.epoch": 2}}', "no field train.epoch"), ('{"config": {"train": 3}}', "no field train"),
-    ('{"config": {"train": {"epochs": "two"}}}', "train.epochs is 'two'.* 1$"),
-    ('{"config": {"train": {"epochs": {}}}}', "train.epochs is {}"),
-    ('{"config": {"train": {"learning_rate": true}}}', "train.learning_rate is True"),
-    ('{"config": {"objective": {"mine": {"weight": 1.0}}}}', "config.objective.mine"),
+    ("{", "not valid JSON"), ([1], ""), ({}, "has no config"), ({"config": {}}, "has no config"),
+    (changed("train", epoch=1), "config.train.epoch is no field"),
+    (changed("train", epoch=1) | {"versions": {"simcse_jax": "0.1.0"}}, "written by simcse_jax 0.1.0 in a format that"),
+    ({"config": {"train": 3}}, "config.* is missing"), (changed("train", epochs="two"), "train.epochs is 'two'.* 1$"),
+    (changed("train", epochs={}), "train.epochs is {}"),
+    (changed("train", learning_rate=True), "train.learning_rate is True"),
+    (changed("objective", mine={"weight": 1.0}), "config.objective.mine"),
 ])  # fmt: skip
 def test_a_record_that_is_none_is_named(content, named, tmp_path):
-    (tmp_path / "run.json").write_text(content)
+    (tmp_path / "run.json").write_text(content if isinstance(content, str) else json.dumps(content))
     with pytest.raises(UserError, match=rf"run\.json: .*{named}"):
         recorded_config(str(tmp_path / "run.json"))
 

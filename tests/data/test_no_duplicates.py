@@ -6,7 +6,7 @@ import pytest
 
 from simcse_jax.data.batches import Corpus
 from simcse_jax.data.mixture import Mixture
-from simcse_jax.data.no_duplicates import hashed, kept_apart, left_together
+from simcse_jax.data.no_duplicates import hashed, remaining_duplicates, separate_duplicates
 from simcse_jax.data.one_source import OneSource
 
 ROWS, BATCH = 1010, 50
@@ -48,12 +48,12 @@ def rows(batches, steps) -> np.ndarray:
 def test_no_batch_has_a_text_twice_and_texts_that_are_too_often_there_are_told(texts):
     order = np.random.default_rng(1).permutation(ROWS)
     met = meetings(order, texts, BATCH)
-    found = kept_apart(order, texts, BATCH, 3, 7)
-    assert met > 50 and meetings(found, texts, BATCH) == 0 and not left_together(found, texts, BATCH)
+    found = separate_duplicates(order, texts, BATCH, 3, 7)
+    assert met > 50 and meetings(found, texts, BATCH) == 0 and not remaining_duplicates(found, texts, BATCH)
     np.testing.assert_array_equal(np.sort(found), np.arange(ROWS))
     assert met <= (found != order).sum() <= 2.1 * met
-    np.testing.assert_array_equal(kept_apart(order, texts, BATCH, 3, 7), found)
-    assert all((kept_apart(order, texts, BATCH, *other) != found).any() for other in ((4, 7), (3, 8)))
+    np.testing.assert_array_equal(separate_duplicates(order, texts, BATCH, 3, 7), found)
+    assert all((separate_duplicates(order, texts, BATCH, *other) != found).any() for other in ((4, 7), (3, 8)))
     corpus, steps = of(texts), ROWS // BATCH
     whole = corpus.batches(BATCH, 5)
     for epoch in range(3):
@@ -78,19 +78,19 @@ def test_no_batch_has_a_text_twice_and_texts_that_are_too_often_there_are_told(t
         assert (numbers[one] == numbers[other]) == (left == right)
     assert (hashed(made, 3)[:, 2] == -1).all()
     order, texts = np.arange(6)[::-1], np.array([[0, 0, -1], [1, 1, -1], [2, 3, 3], [4, 5, -1], [6, 7, 8], [9, 9, 9]])
-    np.testing.assert_array_equal(kept_apart(order, texts, 3, 1, 0), order)
+    np.testing.assert_array_equal(separate_duplicates(order, texts, 3, 1, 0), order)
     texts[3, 2] = 9  # one column's text is another's
-    found = kept_apart(order, texts, 3, 1, 0)
+    found = separate_duplicates(order, texts, 3, 1, 0)
     assert found.tolist() != order.tolist() and meetings(found, texts, 3) == 0
     order, texts = np.random.default_rng(1).permutation(400), np.arange(400, dtype=np.int32)[:, None]
     texts[:20] = 0
-    found = kept_apart(order, texts, 20, 1, 0)
+    found = separate_duplicates(order, texts, 20, 1, 0)
     np.testing.assert_array_equal(np.sort(np.flatnonzero(found < 20) // 20), np.arange(20))
     texts[20:27] = 0
     texts[100:200] = np.arange(50).repeat(2)[:, None] + 1000
-    found = kept_apart(order, texts, 20, 1, 0)
+    found = separate_duplicates(order, texts, 20, 1, 0)
     assert meetings(found, texts, 20) == 7 and {*found.tolist()} == {*range(400)}
-    (line,) = left_together(found, texts, 20)
+    (line,) = remaining_duplicates(found, texts, 20)
     assert "7 of the 400 rows" in line and "in up to 27 rows, and there are 20 batches" in line
     assert of(texts).batches(20, 1).repeated() and not of(texts[27:]).batches(20, 1).repeated()
     texts = np.arange(60, dtype=np.int32)[:, None]

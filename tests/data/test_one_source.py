@@ -5,7 +5,7 @@ import pytest
 from support.data import raises
 from support.tokenized import random_corpus
 
-from simcse_jax.data.corpora import Taught
+from simcse_jax.data.corpora import TeacherEmbeddings
 from simcse_jax.data.mixture import Mixture
 from simcse_jax.data.one_source import OneSource
 from simcse_jax.data.pairing import Pairing
@@ -75,9 +75,9 @@ def test_a_batch_is_of_one_source_by_seed_and_step_and_sources_share_a_teacher_a
         turns = [batches._turn(step) for step in range(steps)]
         for source, count in enumerate(batches._turns(steps)):
             assert [number for of, number in turns if of == source] == list(range(count))
-    taught = Taught(np.zeros((3, 2), np.float32), np.zeros((4, 2), np.int32), "key")
-    parts = tuple(random_corpus(4, 2, 8, seed, taught=taught) for seed in (0, 1))
-    assert OneSource(("a", "b"), parts).taught.key == "key"
+    teacher = TeacherEmbeddings(np.zeros((3, 2), np.float32), np.zeros((4, 2), np.int32), "key")
+    parts = tuple(random_corpus(4, 2, 8, seed, teacher=teacher) for seed in (0, 1))
+    assert OneSource(("a", "b"), parts).teacher.key == "key"
     raises("b: 22 examples are fewer than a batch", corpus.mixture, 25)
     made = random_corpus(30, 1, 24, 0, pairing=Pairing(7, fresh=True))  # two groups of eight pairs, of 15 sentences
     raises("a: 16 examples are fewer than a batch", OneSource(("a",), (made,)).mixture, 20)

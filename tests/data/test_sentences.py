@@ -34,13 +34,13 @@ def test_every_row_is_a_sentence_from_any_place_on_counted_and_hashed_and_mistak
         path = written(tmp_path, suffix)
         assert read_sentences(path) == read_sentences(str(path), "sentence") == SENTENCES
         file = SentenceFile(path)
-        rows, places = file.count(every=1)
+        rows, places = file.count(interval=1)
         assert rows == 4 and len(places) == (0 if suffix == ".parquet" else 4)
         for first in range(6):
             assert list(file.read(first)) == SENTENCES[first:]
         for first, place in enumerate(places):
             assert list(file.read(first, place)) == SENTENCES[first:]
-        assert file.count(every=3)[1] == places[::3]
+        assert file.count(interval=3)[1] == places[::3]
     (tmp_path / "a.jsonl").write_text('{"n": 1, "body": "one"}\n{"n": null, "body": "two"}\n')
     assert read_sentences(tmp_path / "a.jsonl", "body") == ["one", "two"]
     (tmp_path / "a.csv").write_text("body\none\ntwo\n")
@@ -74,10 +74,10 @@ def test_every_row_is_a_sentence_from_any_place_on_counted_and_hashed_and_mistak
     raises("a.parquet: holds no sentences, only 3 blank rows", SentenceFile(tmp_path / "a.parquet").scan)
     path = tmp_path / "a.csv"
     path.write_bytes(b'\xef\xbb\xbfid,text\r\n1,"a\r\ncat"\r\n2,"a ""dog"""\r\n3\r\n')
-    raises("line 5: 1 columns", SentenceFile(path).count, every=1)
+    raises("line 5: 1 columns", SentenceFile(path).count, interval=1)
     path.write_bytes(path.read_bytes().replace(b"\r\n3\r\n", b"\r\n3,x\r\n"))
     file = SentenceFile(path)
-    rows, places = file.count(every=1)
+    rows, places = file.count(interval=1)
     assert rows == 3 and [list(file.read(place=place)) for place in places[1:]] == [['a "dog"', "x"], ["x"]]
 
 

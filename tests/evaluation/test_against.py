@@ -4,7 +4,7 @@ import scipy.stats
 
 from simcse_jax.evaluation import against, beir, retrieval, sts
 from simcse_jax.evaluation.against import compare
-from simcse_jax.evaluation.postprocess import Postprocess, applied
+from simcse_jax.evaluation.postprocess import Postprocess, transformed
 
 GENERATOR = np.random.default_rng(0)
 GOLD = GENERATOR.permutation(200) / 200
@@ -46,7 +46,7 @@ def test_the_interval_is_that_of_the_paired_differences_and_tells_a_gain_from_ch
     harmed = compare([PAIRS], model(0.1), model(0.5), seed=3)
     assert not harmed.is_better and harmed.high < 0
     # A post-processing is fit for each model and task, as where the result is scored.
-    before, after = (applied(model(noise), Postprocess("whitening", None, 2)) for noise in (0.5, 0.1))
+    before, after = (transformed(model(noise), Postprocess("whitening", None, 2)) for noise in (0.5, 0.1))
     found = compare([PAIRS], before, after, seed=3)
     assert found.before == pytest.approx(PAIRS(before)["held_out"]["spearman"], abs=1e-3)
     assert abs(found.before - helped.before) > 1

@@ -46,7 +46,7 @@ def test_documents_fall_by_id_have_their_gains_and_a_sample_all_judged_ones(tmp_
     with (copy / "qrels" / "test.tsv").open("a") as file:
         file.write("q2\tq2\t1\n")
     found = beir.read(str(copy))
-    assert found.own.tolist() == [found.ids.index("q0"), -1, -1, -1, -1, -1]
+    assert found.same_ids.tolist() == [found.ids.index("q0"), -1, -1, -1, -1, -1]
 
 
 def test_what_is_judged_and_not_there_is_counted_and_scored_as_by_trec_eval(tmp_path):

@@ -66,7 +66,9 @@ def peer():
 @pytest.mark.parametrize("name", ["pytorch", "pytorch_fast", "long", "rare"])
 def test_each_classifier_is_that_of_pytorch(name, peer):
     inputs, labels, classes, penalties, splits = cases()[name]
-    splits = [early_stopping.given(*each) if len(each) > 1 else early_stopping.drawn(*each) for each in splits]
+    splits = [
+        early_stopping.masked_split(*each) if len(each) > 1 else early_stopping.random_split(*each) for each in splits
+    ]
     settings = early_stopping.SETTINGS[name if name in early_stopping.SETTINGS else "pytorch"]
     classifier = early_stopping.Classifier(inputs, labels, classes, splits, settings)
     found = [classifier.fit(split, penalties) for split in splits]
@@ -87,7 +89,7 @@ def test_each_classifier_is_that_of_pytorch(name, peer):
 def test_a_linear_layer_starts_as_in_pytorch_and_products_that_are_too_large_are_refused(peer):
     inputs, labels = problem(2)
     inputs[0, 0] = np.inf
-    split = early_stopping.given(*masks(0))
+    split = early_stopping.masked_split(*masks(0))
     raises("diverges", early_stopping.Classifier(inputs, labels, 2, [split]).fit, split, PENALTIES[:1])
     for inputs, outputs, seed in LAYERS:
         weights, biases = early_stopping.linear(inputs, outputs, seed)

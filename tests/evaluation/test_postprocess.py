@@ -79,20 +79,20 @@ def whitened(encode, sentences, name: str) -> dict:
 def test_a_source_is_fit_once_and_the_target_is_each_task_s_own_sentences_or_all_of_its_splits():
     encode, asked = encoder()
     sentences = [f"sentence {number}" for number in range(30)]
-    embed = postprocess.applied(encode, postprocess.Postprocess("whitening", sentences, 3))
+    embed = postprocess.transformed(encode, postprocess.Postprocess("whitening", sentences, 3))
     wanted = {name: score for task in TASKS for name, score in whitened(encode, sentences, task).items()}
     asked.clear()
     for _ in range(2):
         results = by_task(sts.evaluate, embed, TASKS)
         assert {task: result["spearman"] for task, result in results.items()} == wanted
     assert sentences not in asked and len(asked) == 2
-    without = by_task(sts.evaluate, postprocess.applied(encode, None), TASKS)
+    without = by_task(sts.evaluate, postprocess.transformed(encode, None), TASKS)
     assert results != sts.evaluate(encode, TASKS) == without
     more = [f"other {number}" for number in range(9)]
     one, two = map(postprocess.sentences_of, TASKS.values())
     for splits in ({}, {"one": [*more, *more, *one]}):
         asked.clear()
-        embed = postprocess.applied(encode, postprocess.Postprocess("whitening", None, 3, splits))
+        embed = postprocess.transformed(encode, postprocess.Postprocess("whitening", None, 3, splits))
         results = by_task(sts.evaluate, embed, TASKS)
         fit_on = {"one": one, "two": two} | splits
         assert [sorted(some) for some in asked] == [sorted(set(some)) for some in fit_on.values()]  # encoded once
@@ -145,7 +145,9 @@ def test_any_source_is_read_or_all_splits_of_the_tasks_as_they_are_scored(corpus
     path.write_text(path.read_text().replace(" 0 ", "  0 ", 1).replace("\t", " \t", 1))
     pairs, _ = sts.read(str(folder), ["STS13"])
     fit_on = postprocess.read("whitening", "target_all", 2, str(folder))
-    embed = postprocess.applied(lambda texts: np.random.default_rng(len(texts)).normal(size=(len(texts), 4)), fit_on)
+    embed = postprocess.transformed(
+        lambda texts: np.random.default_rng(len(texts)).normal(size=(len(texts), 4)), fit_on
+    )
     sts.Similarity(pairs)(embed)  # all sentences are there
     (folder / "STS/STSBenchmark/sts-dev.csv").unlink()
     raises("sts-dev.csv is missing; use target", read_all_splits, str(folder))
@@ -167,7 +169,7 @@ def test_it_helps_an_anisotropic_encoder_and_not_one_that_is_not(minilm, senteva
     def spearman(pooler: str, num_layers: int, method: str | None) -> float:
         fit_on = postprocess.Postprocess(method, None) if method else None
         of = vectors(pooler, num_layers)
-        embed = postprocess.applied(lambda sentences: np.stack([of[sentence] for sentence in sentences]), fit_on)
+        embed = postprocess.transformed(lambda sentences: np.stack([of[sentence] for sentence in sentences]), fit_on)
         return by_task(sts.evaluate, embed, tasks)["STSBenchmark"]["spearman"]
 
     raw = spearman("avg", 3, None)
@@ -182,7 +184,7 @@ def test_the_evaluation_command_takes_it(tiny_bert, corpus, tmp_path):
     assert done.returncode == 0, done.stderr
     assert f", after whitening fit on {corpus['csv']}" in done.stdout
     tasks = {"dev": sts.read_graded_pairs(corpus["dev"])}
-    embed = postprocess.applied(SimCSE(str(tiny_bert)).encode, postprocess.read("whitening", str(corpus["csv"]), 6))
+    embed = postprocess.transformed(SimCSE(str(tiny_bert)).encode, postprocess.read("whitening", str(corpus["csv"]), 6))
     written = json.loads((tmp_path / "scores.json").read_text())["dev"]["spearman"]
     assert written == pytest.approx(by_task(sts.evaluate, embed, tasks)["dev"]["spearman"], abs=0.5)
     for more, message in (

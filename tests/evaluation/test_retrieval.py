@@ -34,7 +34,7 @@ def sorted_by_trec_eval(collection):
     """All documents of each query by score, then by id, the last one first; without the query's own."""
     scores = coarse(collection.first) @ coarse(collection.second).T
     orders = (sorted(range(len(of)), key=lambda row: (of[row], collection.ids[row]), reverse=True) for of in scores)
-    return [[row for row in order if row != own] for order, own in zip(orders, collection.own, strict=True)]
+    return [[row for row in order if row != own] for order, own in zip(orders, collection.same_ids, strict=True)]
 
 
 DOT = Sides(coarse, coarse, "dot")
@@ -57,7 +57,7 @@ def test_the_first_documents_are_trec_evals_also_where_a_tie_is_cut(collection, 
 
 def test_own_documents_are_left_out_and_all_are_rounded_and_encoded_in_the_model_s_way(collection, folder, tmp_path):
     nearest = search(DOT, collection, 1)[:, 0]
-    changed = dataclasses.replace(collection, own=np.where(np.arange(6) % 2, nearest, -1))
+    changed = dataclasses.replace(collection, same_ids=np.where(np.arange(6) % 2, nearest, -1))
     expected = [rows[:4] for rows in sorted_by_trec_eval(changed)]
     assert search(DOT, changed, 4).tolist() == expected  # as many as are looked for at once
     assert (search(DOT, changed, 64) == nearest[:, None]).any(axis=1).tolist() == [row % 2 == 0 for row in range(6)]

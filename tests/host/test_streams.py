@@ -32,13 +32,13 @@ def test_characters_outside_the_encoding_are_escaped(monkeypatch):
 def test_lines_that_are_typed(monkeypatch, capsys):
     given = io.BytesIO("\ufeffa\r\n\n\ufeffé 🎸\n".encode() + b"caf\xe9\nb\n")
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(given, "ascii"))
-    found = streams.typed("query: ")
+    found = streams.read_typed_lines("query: ")
     assert [next(found) for _ in range(3)] == ["a", "", "\ufeffé 🎸"]  # a mark within is a character
     with pytest.raises(UserError, match=r"^line 4 of standard input is not UTF-8 \(byte 0xe9\)"):
         next(found)
     assert capsys.readouterr().err == ""  # no keyboard
     monkeypatch.setattr(sys, "stdin", None)
-    assert [*streams.typed("query: ")] == []
+    assert [*streams.read_typed_lines("query: ")] == []
 
 
 def test_arguments_that_are_text():

@@ -8,7 +8,7 @@ from support import write_model
 from support.models import edit_json, edit_tensors
 
 from simcse_jax.errors import UserError
-from simcse_jax.huggingface.load import choose_pooler, choose_pooler_aloud, load
+from simcse_jax.huggingface.load import choose_pooler, choose_pooler_and_warn, load
 from simcse_jax.huggingface.write import write_model as write_folder
 
 
@@ -88,12 +88,12 @@ def test_a_model_of_the_reference_s_code_is_pooled_as_its_tool_does(tiny_bert, t
         assert choose_pooler(model, "cls") == ("cls", expected != CLS)  # the tool's pooler="cls" has the layer, too
         assert model.has_head is (expected == CLS_WITH_HEAD)
         if expected == CLS:
-            assert choose_pooler_aloud(model, None, stacklevel=1) == CLS and not model.guess
+            assert choose_pooler_and_warn(model, None, stacklevel=1) == CLS and not model.guess
         else:
             said = "cls with its dense layer" if expected == CLS_WITH_HEAD else "cls_before_pooler; cls"
             with pytest.warns(UserWarning, match=f"{name}: its files do not say how to pool.*: pooler {said}"):
-                choose_pooler_aloud(model, None, stacklevel=1)
-            choose_pooler_aloud(model, "cls", stacklevel=1)
+                choose_pooler_and_warn(model, None, stacklevel=1)
+            choose_pooler_and_warn(model, "cls", stacklevel=1)
         edit_tensors(folder, lambda t: {k.replace("pooler.dense", "mlp.dense"): v for k, v in t.items()})
 
 

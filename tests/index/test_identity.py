@@ -2,7 +2,7 @@ from support.data import raises
 
 from simcse_jax.index.identity import ModelIdentity, check_maker, read_identity
 
-MODEL = ModelIdentity("runs/a", "avg", False, 12, "0" * 64)
+MODEL = ModelIdentity("runs/a", "avg", False, 12, "0" * 64, "float32", "cosine", "")
 
 
 def test_another_model_is_refused_in_one_line_and_one_of_another_name_is_the_same():

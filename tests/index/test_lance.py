@@ -9,11 +9,12 @@ from support.embeddings import MODEL, clustered, write_parquet
 from support.later import needs
 from support.models import edit_json
 
+from simcse_jax.host.version import __version__
 from simcse_jax.index import folder as index_folder
 from simcse_jax.index import lance, lance_build
 from simcse_jax.index.embedding_files import EmbeddingFiles
 from simcse_jax.index.index import Index
-from simcse_jax.index.lance import CODES, UNSAID, Kept, LanceIndex, Wanted, kept_for
+from simcse_jax.index.lance import CODES, DEFAULTS, LanceIndex, RowFormat, Wanted, format_for
 from simcse_jax.vectors.quantization import Clipped, quantize, ranges_of
 from simcse_jax.vectors.similarity import prepared, similarities
 
@@ -23,11 +24,11 @@ QUERIES = clustered(8, seed=1)
 FEW = clustered(200)
 UNIT = prepared(FEW, "cosine")
 RANGES = ranges_of(UNIT)
-INT8 = kept_for(Wanted("int8"), [FEW], 12)
-BINARY = kept_for(Wanted("binary"), [], 12)
+INT8 = format_for(Wanted("int8"), [FEW], 12)
+BINARY = format_for(Wanted("binary"), [], 12)
 
 
-def made(folder, similarity: str = "cosine", vectors=VECTORS, wanted: Wanted = UNSAID, **columns):
+def made(folder, similarity: str = "cosine", vectors=VECTORS, wanted: Wanted = DEFAULTS, **columns):
     write_parquet(folder / "emb.parquet", vectors, **columns)
     files = EmbeddingFiles(str(folder / "emb.parquet"))
     model = MODEL._replace(similarity=similarity, dimension=vectors.shape[1])
@@ -74,7 +75,7 @@ def test_a_small_index_in_bytes_or_bits_finds_what_one_in_memory_does(tmp_path, 
     assert index.search(QUERIES[:1], 7, found[0][3].score + 1e-3) == [found[0][:3]]
     assert index.search(0 * QUERIES[:1], 3) == [[]]
     content = json.loads((tmp_path / "ix" / "index.json").read_text())
-    assert (content["precision"], content["format"], "ranges" in content) == (precision, 2, precision == "int8")
+    assert (content["precision"], "ranges" in content) == (precision, precision == "int8")
 
 
 @pytest.mark.parametrize("precision", ["int8", pytest.param("binary", marks=pytest.mark.slow)])
@@ -139,10 +140,10 @@ def whole(tmp_path_factory):
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"format": 3}, "format 3; this version reads 1 and 2"),
-        ({"format": 2, "precision": "binary"}, "its table does not have what index.json says"),
+        ({"format": 1}, f"written by simcse_jax {__version__} in a format that {__version__} does not read; build the"),
+        ({"precision": "binary"}, "its table does not have what index.json says"),
         ({"model": MODEL._replace(dimension=2**70)._asdict()}, "damaged"),
-        *((fields, "damaged") for fields in ({"format": 2}, {"codes": "none"}, {"rows": "600"}, {"rows": 0})),
+        *((fields, "damaged") for fields in ({"precision": "int4"}, {"codes": "none"}, {"rows": "600"}, {"rows": 0})),
         ({"rows": 599}, "has 600 rows, but index.json says 599"),
         ({"version": 99}, "the table cannot be read or written: "),
         ({"model": MODEL._replace(similarity="manhattan")._asdict()}, "damaged"),
@@ -184,12 +185,12 @@ def test_options_of_the_other_kind_and_what_cannot_be_kept_are_refused():
         (Wanted(codes="flat"), None, "cosine", "codes 'flat': not one of product, int8, binary"),
         (Wanted("int8"), BINARY, "cosine", "ix: an index of binary, not of int8"),
         (Wanted("int8", RANGES * 2), INT8, "cosine", "ix: an index of other ranges"),
-        (Wanted(None, RANGES), Kept(), "cosine", "ix: an index of float32, which has no ranges"),
-        (Wanted(codes="binary"), Kept(), "cosine", "ix: an index of codes product, not of codes binary"),
+        (Wanted(None, RANGES), RowFormat(), "cosine", "ix: an index of float32, which has no ranges"),
+        (Wanted(codes="binary"), RowFormat(), "cosine", "ix: an index of codes product, not of codes binary"),
     ):
         raises(message, lance.check_wanted, wanted, similarity, has, "ix")
-    for has in (Kept("int8"), INT8, BINARY):
-        lance.check_wanted(UNSAID, "cosine", has, "ix")
+    for has in (RowFormat("int8"), INT8, BINARY):
+        lance.check_wanted(DEFAULTS, "cosine", has, "ix")
         lance.check_wanted(Wanted(has.precision, codes=has.codes), "cosine", has, "ix")
     lance.check_wanted(Wanted("int8", RANGES), "cosine", INT8, "ix")
     lance.check_wanted(Wanted(codes="binary"), "euclidean", None, "ix")
@@ -198,7 +199,7 @@ def test_options_of_the_other_kind_and_what_cannot_be_kept_are_refused():
 def test_the_columns_have_what_sentence_transformers_defines_and_index_json_says():
     bits = quantize(UNIT, "ubinary")
     for kept, columns in (
-        (Kept(), {"vector": FEW}),
+        (RowFormat(), {"vector": FEW}),
         (INT8, {"code": quantize(UNIT, "int8", RANGES), "bits": bits}),
         (BINARY, {"bits": bits}),
     ):
@@ -209,25 +210,25 @@ def test_the_columns_have_what_sentence_transformers_defines_and_index_json_says
             assert kind.list_size == expected.shape[1]
             assert str(kind.value_type).replace("float", "float32") == expected.dtype.name
     np.testing.assert_array_equal(INT8.values(FEW.astype(np.float64), Clipped())[1], bits)
-    for kept in (*map(Kept, CODES), INT8, BINARY):
+    for kept in (*map(RowFormat, CODES), INT8, BINARY):
         content = json.loads(json.dumps(kept.content()))
-        found = lance.read_kept(content, 12, Path("ix"))
+        found = lance.read_format(content, 12, Path("ix"))
         assert (found.precision, found.codes) == (kept.precision, kept.codes)
         assert found.content() == kept.content()
     content = json.loads(json.dumps(INT8.content()))
     moved = [content["ranges"][0], [high + 0.5 for high in content["ranges"][1]]]
-    wrong = [({"codes": "hamming"}, 1), ({"precision": "int8"}, 1), ({}, 2), ({"precision": "int8"}, 2)]
+    wrong = {"precision": "float32", "codes": "hamming"}, {}, {"precision": "int8"}
     changes = {"precision": "binary"}, {"ranges": moved}, {"ranges": [[0.0], [1.0]]}
-    for fields, version in (*wrong, *((content | change, 2) for change in changes)):
-        raises("ix: damaged", lance.read_kept, fields | {"format": version}, 12, Path("ix"))
+    for fields in (*wrong, *(content | change for change in changes)):
+        raises("ix: damaged", lance.read_format, fields | {"format": 2}, 12, Path("ix"))
 
 
 def test_ranges_are_those_of_the_first_rows_at_unit_length(monkeypatch):
     np.testing.assert_array_equal(INT8.quantization.ranges, RANGES)
     monkeypatch.setattr(lance, "CALIBRATION", 120)
     parts = [FEW[:50], FEW[50:100], FEW[100:], np.full((1, 12), np.nan)]  # the last one is not read
-    np.testing.assert_array_equal(kept_for(Wanted("int8"), parts, 12).quantization.ranges, ranges_of(UNIT[:120]))
-    np.testing.assert_array_equal(kept_for(Wanted("int8", RANGES * 2), [], 12).quantization.ranges, RANGES * 2)
+    np.testing.assert_array_equal(format_for(Wanted("int8"), parts, 12).quantization.ranges, ranges_of(UNIT[:120]))
+    np.testing.assert_array_equal(format_for(Wanted("int8", RANGES * 2), [], 12).quantization.ranges, RANGES * 2)
     with pytest.warns(UserWarning, match="those of 5 embeddings alone"):
-        kept_for(Wanted("int8"), [FEW[:5]], 12)
-    raises("a single embedding", kept_for, Wanted("int8"), [FEW[:1]], 12)
+        format_for(Wanted("int8"), [FEW[:5]], 12)
+    raises("a single embedding", format_for, Wanted("int8"), [FEW[:1]], 12)

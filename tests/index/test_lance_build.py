@@ -15,14 +15,14 @@ from support.object_store import NEEDS_GCSFS
 from simcse_jax.host.locks import held
 from simcse_jax.index import lance, lance_build
 from simcse_jax.index.embedding_files import EmbeddingFiles
-from simcse_jax.index.lance import UNSAID, Kept, LanceIndex, Wanted, read_about
+from simcse_jax.index.lance import DEFAULTS, LanceIndex, RowFormat, Wanted, read_about
 from simcse_jax.vectors.quantization import Quantization
 
 needs("lancedb", "LanceDB is not installed: pip install 'simcse_jax[lance]'")
 VECTORS = clustered(90)
 
 
-def build(folder, *parts: tuple[int, np.ndarray], model=MODEL, wanted=UNSAID):
+def build(folder, *parts: tuple[int, np.ndarray], model=MODEL, wanted=DEFAULTS):
     """Each part, with its first row, one after the other."""
     for first, vectors in parts:
         path = folder / "emb" / "part.parquet"
@@ -126,7 +126,7 @@ def test_cells_are_found_again_when_the_table_has_doubled_with_the_codes_of_the_
     many = clustered(700)
     parts = ((0, many[:280]), (280, many[280:310]), (310, many[310:400]))
     abouts = [build(tmp_path, parts[0], wanted=Wanted(codes="int8")), *(build(tmp_path, part) for part in parts[1:])]
-    assert [about.found_in for about in abouts] == [0, 310, 310] and abouts[2].kept == Kept("int8")
+    assert [about.found_in for about in abouts] == [0, 310, 310] and abouts[2].kept == RowFormat("int8")
     assert LanceIndex(tmp_path / "ix", MODEL)._table.index_stats(lance.CELLS).index_type == "IVF_SQ"
     assert build(tmp_path, (400, many[400:])).found_in == 700
     assert rows_of(tmp_path, many[::70]) == [[row] for row in range(0, 700, 70)]
@@ -165,7 +165,7 @@ def test_what_does_not_fit_and_a_folder_of_something_else_are_refused(tmp_path):
         (tmp_path / folder).mkdir()
     for path in ("file", "other/thesis.txt", "shown/.DS_Store"):  # the last one by a Mac
         (tmp_path / path).touch()
-    (tmp_path / "memory" / "index.json").write_text(json.dumps({"format": 1}))
+    (tmp_path / "memory" / "index.json").write_text(json.dumps({"format": 2}))
     for name, message in (
         ("file", "a file; an index is a folder"),
         ("other", "holds thesis.txt and is not an index"),
@@ -181,7 +181,7 @@ def test_what_does_not_fit_and_a_folder_of_something_else_are_refused(tmp_path):
 def test_the_memory_of_building_and_of_searching_has_an_end(rows, cells, of_each):
     made = []
     table = SimpleNamespace(count_rows=lambda: rows, create_index=lambda column, config, **_: made.append(config))
-    for kept in (Kept(), Kept("binary"), Kept(None, Quantization("ubinary", 768))):
+    for kept in (RowFormat(), RowFormat("binary"), RowFormat(None, Quantization("ubinary", 768))):
         assert lance_build._find_cells(table, None, 768, "cosine", kept) == rows
         assert (made[-1].num_partitions, made[-1].sample_rate) == (cells, of_each) and cells * of_each <= 2**21
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 from support import CONFIGS
+from support.listed import record
 
 from simcse_jax.config.fields import default_config
 from simcse_jax.errors import UserError
@@ -13,13 +14,12 @@ from simcse_jax.huggingface.peft import WEIGHTS
 from simcse_jax.huggingface.resolve import resolve
 from simcse_jax.runs import lora_export
 from simcse_jax.runs.lora_export import adapter_writer, base_for_peft, check_adapter
-from simcse_jax.runs.workdir import resolved
 
 
 def run_of(**fields):
     config = default_config()
     config.update_from_flattened_dict({f"model.{name.replace('__', '.')}": value for name, value in fields.items()})
-    return {"config": resolved(config), "model": {"max_length": 32}}
+    return record(config)
 
 
 def test_a_model_that_is_more_than_base_and_lora_is_refused():
@@ -37,7 +37,7 @@ def test_a_model_that_is_more_than_base_and_lora_is_refused():
 
 
 def run_folder(folder, model=(), **fields):
-    run = run_of(lora__rank=2) | {"sha256": {}, "model": {"max_length": 32, **dict(model)}}
+    run = run_of(lora__rank=2) | {"model": {"max_length": 32, **dict(model)}}
     run["config"]["objective"] |= fields
     (folder / "run.json").write_text(json.dumps(run))
     (folder / "model").mkdir()

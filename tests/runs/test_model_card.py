@@ -11,6 +11,7 @@ import support
 import yaml
 from huggingface_hub import ModelCard, metadata_load
 from support.layouts import write_byte_level
+from support.listed import record
 from support.models import add_mask_token
 
 from simcse_jax.config.fields import default_config
@@ -22,7 +23,6 @@ from simcse_jax.models.config import POOLERS
 from simcse_jax.runs import model_card
 from simcse_jax.runs.exporting import export
 from simcse_jax.runs.model_card import is_test, scores
-from simcse_jax.runs.workdir import resolved
 from simcse_jax.simcse import SimCSE
 from simcse_jax.tasks import TASKS
 
@@ -41,7 +41,7 @@ def a_run(**fields) -> dict:
     config.update_from_flattened_dict({name.replace("__", "."): value for name, value in fields.items()})
     versions = {"python": "3.12.1", "simcse_jax": "0.1.0", "jax": "0.10.2"}
     device = {"kind": "TPU v5 lite", "platform": "tpu", "count": 8}
-    return {"config": resolved(config), "sha256": {"data.train": "ab" * 32}, "versions": versions, "device": device}
+    return record(config, sha256={"data.train": "ab" * 32}, versions=versions, device=device, examples=0, hub=None)
 
 
 def made(run, result=None, name="x", model=HEADLESS, **more) -> str:
@@ -280,7 +280,7 @@ def test_the_snippets_of_a_model_with_settings_of_its_own(lowers, tmp_path, monk
 
 
 def run(**fields):
-    return {"config": {"eval": fields}}
+    return a_run(**{f"eval__{name}": value for name, value in fields.items()})
 
 
 def test_what_chose_the_checkpoint_and_what_is_a_test_set():
@@ -289,19 +289,19 @@ def test_what_chose_the_checkpoint_and_what_is_a_test_set():
         ({}, "the development set of STS-B"),
         ({"data": "SentEval", "development": "sickr"}, "the development set of SICK-R"),
         ({"data": "dev.tsv"}, "a file of graded pairs"),
-        ({"development": "retrieval", "retrieval": {"development": "train"}}, "the judgements `train` of retrieval"),
+        ({"development": "retrieval", "retrieval__development": "train"}, "the judgements `train` of retrieval"),
     ):
         assert f"the checkpoint was chosen on {words}." in scores(run(**fields), result)
     result = {"retrieval": {"held_out": FOUND}, "retrieval_average": {}}
     for every, words in ((0, "no checkpoint was chosen: it is"), (50, "was chosen on other rows held out of the")):
-        held = {"config": {"eval": {"every": every}, "data": {"held_out": 0.1}}}
+        held = a_run(eval__every=every, data__held_out=100)
         assert words in scores(held, result)
         pairs = {"held_out": {"spearman": 70.0, "pairs": 9}}
         assert ("no checkpoint was chosen" in scores(held, pairs)) == (not every)
         held["config"]["eval"]["against_start"] = True
         assert ("chosen by the other half of them" in scores(held, pairs)) == bool(every)
     for data, of_test in (("data/senteval-1.0", True), ("a.b/SentEval", True), ("dev.tsv", False)):
-        assert is_test({"config": {"eval": {"data": data, "tasks": ["STSBenchmark"]}}}, "STSBenchmark") is of_test
+        assert is_test(run(data=data, tasks=("STSBenchmark",)), "STSBenchmark") is of_test
 
 
 def test_retrieval_has_a_table_of_its_own_and_the_comparison_with_the_start_names_its_measure():
@@ -313,10 +313,10 @@ def test_retrieval_has_a_table_of_its_own_and_the_comparison_with_the_start_name
     both = scores(run(data="dev.tsv", development="retrieval"), {"dev": graded} | result)
     assert "No published test set; the checkpoint was chosen on the judgements `dev` of retrieval." in both
     assert both.index("| dev | 70.00 | 9 |") < both.index("| scifact |")
-    own = {"split": "dev", "development": "dev", "storage": "bfloat16"}
-    text = scores(run(development="retrieval", retrieval=own), result)
+    own = {"retrieval__split": "dev", "retrieval__storage": "bfloat16"}
+    text = scores(run(development="retrieval", **own), result)
     assert "on the judgements `dev`, with documents' embeddings in bfloat16. These are the judgements that the" in text
-    assert "not a test set" in text and "not a test set" not in scores(run(retrieval=own), result)
+    assert "not a test set" in text and "not a test set" not in scores(run(**own), result)
     pairs = scores(run(data="retrieval.tsv"), {"retrieval": graded})
     assert "| retrieval | 70.00 | 9 |" in pairs and "trec_eval" not in pairs and "has no scores" in scores(run(), None)
     against = {"measure": "nDCG@10 × 100", "before": 30.0, "after": 35.5, "low": 4.0, "high": 7.25}

@@ -1,21 +1,14 @@
 import copy
 
 import pytest
+from support.listed import record
 
 from simcse_jax.config import default_config
 from simcse_jax.errors import UserError
 from simcse_jax.runs.metrics_file import read_metrics
 from simcse_jax.runs.run_files import check_line, check_result, check_run
-from simcse_jax.runs.workdir import resolved, versions
 
-RUN = {
-    "config": resolved(default_config()),
-    "examples": 40,
-    "sha256": {"data.train": "5c", "model.init_from": "ac", "eval.data": "94"},
-    "model": {"max_length": 64},
-    "versions": versions(),
-    "device": {"kind": "cpu", "platform": "cpu", "count": 1},
-}
+RUN = record(default_config(), sha256={"data.train": "5c", "model.init_from": "ac", "eval.data": "94"})
 RETRIEVED = {"tiny": {"mrr@5": 3.5, "queries": 6, "documents": 40, "corpus": 40, "sha256": "0"}}
 DEEP: dict = {}
 for _ in range(50):
@@ -34,9 +27,17 @@ def changed(path: str, value: object) -> dict:
 
 def test_a_run_is_as_it_was():
     assert check_run(copy.deepcopy(RUN), "run.json") == RUN
-    less = {name: value for name, value in RUN.items() if name not in ("versions", "device", "hub")}
-    assert check_run(copy.deepcopy(less), "run.json") == less | {"versions": {}, "device": {}}
-    assert check_run(changed("config/new", {"field": [1]}), "run.json")["config"]["new"] == {"field": [1]}
+    own = changed("config/objective/own", {"weight": 1.0, "rows": [1]})
+    assert check_run(copy.deepcopy(own), "run.json") == own
+
+
+def test_a_run_of_a_version_with_other_fields_is_refused_with_its_version():
+    fewer, more = changed("versions/simcse_jax", "0.1.0"), changed("versions/simcse_jax", "9.1")
+    del fewer["config"]["data"]["mixed"]
+    more["config"]["new"] = {"field": [1]}
+    for run, version in ((fewer, "0.1.0"), (more, "9.1")):
+        with pytest.raises(UserError, match=rf"^run\.json: written by simcse_jax {version} in a .*; use that version"):
+            check_run(run, "run.json")
 
 
 DAMAGED = [
@@ -45,8 +46,9 @@ DAMAGED = [
     ("config/eval/pooler", [*(value for value in WRONG if value != {}), "mean"], r"config\.eval\.pooler"),
     ("config/model/lora", [5, None, "x", {}, {"rank": 2}], r"config\.model\.lora\..* is missing"),
     ("config/model/freeze", [5, {"layers": 1}], r"config\.model\.freeze\.embeddings is missing"),
-    ("config/objective", [None, "x", [1]], "objective"), ("hub", ["x", 3, {"a": 1}], "hub is not a list"),
-    ("config/objective/info_nce", [3, None], r"config\.objective\.info_nce is not an object"),
+    ("config/objective/own", [3, None, {"weight": "x"}], r"config\.objective\.own has no weight"),
+    ("config/objective", [None, "x", [1]], "objective"), ("hub", ["x", 3, {"a": 1}, None], "hub is not a list"),
+    ("config/objective/info_nce", [3, None], r"config\.objective\.info_nce\.weight is missing"),
     ("config/matryoshka", [3, "x", [1], {"dimensions": [8]}], r"matryoshka"),
     ("config/eval/tasks", ["STS12", [3], None], r"eval\.tasks is"),
     ("config/a.b", [3], r"config\.a\.b is not the name"), ("config/deep", [DEEP], r"config\.deep\.a.* is not the name"),
@@ -82,8 +84,8 @@ def test_a_result_is_as_it_was_and_a_damaged_one_is_refused():
         {"transfer": {"MR": {"accuracy": "80"}}}, {"transfer": {"MR": {"dev_accuracy": None}}},
         {"transfer": 3.0, "average": [1]}, {"transfer_protocol": ["pytorch"]}, {"retrieval": 3.0} | averages,
         {"retrieval": {"tiny": [1]}} | averages, {"retrieval": {"tiny": {"queries": 1}}} | averages,
-        {"retrieval": {"tiny": tiny | {"mrr@5": "3"}}} | averages, {"retrieval": RETRIEVED},
-        {"retrieval_average": 3.0}, {"retrieval_average": {"mrr@5": None}},
+        {"retrieval": {"tiny": tiny | {"mrr@5": "3"}}} | averages, {"retrieval_average": 3.0},
+        {"retrieval_average": {"mrr@5": None}}, {"best_step": 2.0}, {"best_step": None},
     ):  # fmt: skip
         with pytest.raises(UserError, match=r"^result\.json: damaged: "):
             check_result(result, "result.json")

@@ -69,15 +69,15 @@ def test_results_comparisons_and_heat_maps_are_text_and_what_cannot_be_answered_
     page = demo_page.heat_map({"m": model}, "\n".join(["c d" * 100, *("abcdefgh"[n % 8] * n for n in range(1, 200))]))
     assert page.count("<td") == 200 * 200 and len(page) < 2_000_000
     for wrong, says in (
-        (demo_page.wrong_with_count(True), "top_k is True; it must be"),
-        (demo_page.wrong_with_count(0), "top_k is 0; it must be"),
-        (demo_page.wrong_with(7, "The query"), "The query is 7; it must be a text."),
-        (demo_page.wrong_with_two("a", ["b"]), "The second sentence is ['b']; it must be a text."),
-        (demo_page.wrong_with_lines("ab"), "The sentences are 'ab'; they must be a list of texts."),
-        (demo_page.wrong_with_lines(["a", ["b"]]), "Line 2 is ['b']; it must be a text."),
+        (demo_page.count_problem(True), "top_k is True; it must be"),
+        (demo_page.count_problem(0), "top_k is 0; it must be"),
+        (demo_page.sentence_problem(7, "The query"), "The query is 7; it must be a text."),
+        (demo_page.pair_problem("a", ["b"]), "The second sentence is ['b']; it must be a text."),
+        (demo_page.lines_problem("ab"), "The sentences are 'ab'; they must be a list of texts."),
+        (demo_page.lines_problem(["a", ["b"]]), "Line 2 is ['b']; it must be a text."),
     ):
         assert wrong.startswith(says)
-    assert demo_page.wrong_with_count(50) is None
+    assert demo_page.count_problem(50) is None
 
 
 @pytest.fixture(scope="module")

@@ -3,18 +3,18 @@ from pathlib import Path
 import pyarrow.parquet
 
 from simcse_jax.bulk.embeddings.embeddings_folder import make_plan
-from simcse_jax.bulk.embeddings.encoder import Encoder, Options
-from simcse_jax.data.corpus.shared_folder import Plan, enter
+from simcse_jax.bulk.embeddings.encoder import EncodingOptions, RowEncoder
+from simcse_jax.data.corpus.shared_folder import FolderPlan, enter
 
 
-def begin(folder: Path, encoder: Encoder, *sources: Path, block_rows: int = 8, keep_text: bool = True) -> Plan:
+def begin(folder: Path, encoder: RowEncoder, *sources: Path, block_rows: int = 8, keep_text: bool = True) -> FolderPlan:
     plan = make_plan([str(source) for source in sources], None, encoder.about(), block_rows, keep_text)
     enter(folder, plan, "that of other embeddings")
     return plan
 
 
-def encoder_of(model: Path, **options) -> Encoder:
-    return Encoder(Options(str(model), **options))
+def encoder_of(model: Path, **options) -> RowEncoder:
+    return RowEncoder(EncodingOptions(str(model), **options))
 
 
 def rows_in(folder: Path) -> list[dict]:

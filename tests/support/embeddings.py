@@ -8,7 +8,7 @@ import numpy as np
 from simcse_jax.index.identity import ModelIdentity
 from simcse_jax.vectors.parquet import MAKER
 
-MODEL = ModelIdentity("runs/a", "avg", False, 12, "0" * 64)
+MODEL = ModelIdentity("runs/a", "avg", False, 12, "0" * 64, "float32", "cosine", "")
 
 
 def clustered(rows: int, dimension: int = 12, seed: int = 0) -> np.ndarray:

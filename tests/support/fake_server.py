@@ -102,7 +102,7 @@ async def started(encoder=None, search=None, key=None, names=None, wait=True, re
     """The whole application, asked without sockets; `wait` until it is ready."""
     encoder, limits, metrics = encoder or FakeEncoder(), Limits(**limits), Metrics()
     encoders = {None: encoder, "query": encoder}
-    more = {"observe": metrics.encoded, "reranker": ("judge", reranker) if reranker else None}
+    more = {"observe": metrics.count_batch, "reranker": ("judge", reranker) if reranker else None}
     service = Service("fake", encoders, limits, search=search, query_prompt="query", **more)
     app = App(service, metrics)
     guard = Guard(app.asgi, limits, metrics, app.paths, key, names)

@@ -2,6 +2,15 @@ import json
 from pathlib import Path
 
 from simcse_jax.config.fields import default_config
+from simcse_jax.config.recorded import recorded
+from simcse_jax.runs.workdir import versions
+
+
+def record(config, **changes) -> dict:
+    """The contents of the `run.json` of a run with this config."""
+    device = {"kind": "cpu", "platform": "cpu", "count": 1}
+    run = {"config": recorded(config), "hub": [], "examples": 40, "sha256": {}, "model": {"max_length": 32}}
+    return run | {"versions": versions(), "device": device} | changes
 
 
 def write_run(folder: Path, scores: dict[int, float], result: dict | None = None, examples=640, **fields) -> None:
@@ -9,8 +18,7 @@ def write_run(folder: Path, scores: dict[int, float], result: dict | None = None
     folder.mkdir(parents=True)
     config = default_config()
     config.update_from_flattened_dict({name.replace("__", "."): value for name, value in fields.items()})
-    run = {"config": json.loads(config.to_json()), "model": {"max_length": 32}, "sha256": {}, "examples": examples}
-    (folder / "run.json").write_text(json.dumps(run))
+    (folder / "run.json").write_text(json.dumps(record(config, examples=examples)))
     lines = [{"step": step, "loss": 1.0} for step in range(1, 4)]
     lines += [{"step": step, "eval/stsb_dev": score} for step, score in scores.items()]
     (folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from simcse_jax.bulk.mining.corpus import Corpus
+from simcse_jax.bulk.mining.corpus import MinedCorpus
 from simcse_jax.bulk.mining.judge import EncoderJudge
 from simcse_jax.bulk.mining.miner import Miner
 from simcse_jax.bulk.mining.pairs import Pair, Positives
@@ -25,13 +25,17 @@ class Fixed:
     encode_document = encode_query
 
 
-def corpus_of(texts: list[str], model: Fixed, has_text: bool = True) -> Corpus:
+def corpus_of(texts: list[str], model: Fixed, has_text: bool = True) -> MinedCorpus:
     index = Index(model._size)
     index.add(texts, model.encode_document(texts))
-    return Corpus(lambda queries, count: index.search(queries, min(count, len(index))), len(index), has_text, None, "")
+    return MinedCorpus(
+        lambda queries, count: index.search(queries, min(count, len(index))), len(index), has_text, None, ""
+    )
 
 
-def mined(pairs: list[Pair], corpus: Corpus, choice: Choice, model: Fixed, judge: Fixed | None = None) -> list[dict]:
+def mined(
+    pairs: list[Pair], corpus: MinedCorpus, choice: Choice, model: Fixed, judge: Fixed | None = None
+) -> list[dict]:
     return Miner(model, corpus, Positives(iter(pairs)), choice, EncoderJudge(judge) if judge else None).mine(pairs)[0]
 
 

@@ -54,7 +54,7 @@ def test_post_processing_stands_before_the_final_scores_alone(method, encode, co
     result = evaluation.final_scores(encode, 42)
     tasks = {"dev": sts.read_graded_pairs(corpus["dev"])}
     fit_on = postprocess.read(method, "target", 6 if method == "whitening" else 0)
-    expected = by_task(sts.evaluate, postprocess.applied(encode, fit_on, 42), tasks)["dev"]["spearman"]
+    expected = by_task(sts.evaluate, postprocess.transformed(encode, fit_on, 42), tasks)["dev"]["spearman"]
     raw = sts.evaluate(encode, tasks)["dev"]["spearman"]
     assert result["dev"]["spearman"] == pytest.approx(expected, abs=0.5) and abs(expected - raw) > 1
     assert evaluation.development(encode)["eval/dev"] == pytest.approx(raw, abs=1e-2)
@@ -94,7 +94,7 @@ def test_transfer_tasks_are_scored_at_the_end_where_asked_for(encode, sent_eval,
     assert result["transfer_protocol"] == "pytorch"  # and no average, as six tasks are missing
     begins = "transfer after whitening (accuracy, protocol py"
     assert any(table.startswith(begins) for table in evaluation.tables(result))
-    embed = postprocess.applied(encode, postprocess.read("whitening", str(corpus["csv"])))
+    embed = postprocess.transformed(encode, postprocess.read("whitening", str(corpus["csv"])))
     tasks, _ = transfer_files.read(str(sent_eval), ["CR"])
     accuracy = by_task(functools.partial(transfer.evaluate, protocol="pytorch"), embed, tasks)["CR"]["accuracy"]
     assert result["transfer"]["CR"]["accuracy"] == pytest.approx(accuracy, abs=5.1)  # two of forty sentences

@@ -5,7 +5,7 @@ from support.checks import random
 from support.recorded import recorded, twice
 from support.steps import BATCH, INFO_NCE, batch, recipe, settings, term
 
-from simcse_jax.data.corpora import Taught
+from simcse_jax.data.corpora import TeacherEmbeddings
 
 TEACHERS, SHARE = (random(2 * BATCH, 24), random(2 * BATCH, 48, seed=1)), 1 / 3
 BETA, GAMMA, TAU_T = 0.7, 0.3, 0.1
@@ -58,7 +58,7 @@ def test_loss_and_gradients_of_a_step(method, reading, live):
     numbers["ranking_consistency"] = {"weight": BETA, "temperature": 0.05}
     numbers["ranking_distillation"] = {"weight": GAMMA, "temperature": 0.05, "teacher_temperature": TAU_T}
     places = np.arange(2 * BATCH, dtype=np.int32).reshape(BATCH, 2)
-    data = batch(2) | {"teacher": Taught(TEACHERS[0], places, "", TEACHERS[1], SHARE).of(places)}
+    data = batch(2) | {"teacher": TeacherEmbeddings(TEACHERS[0], places, "", TEACHERS[1], SHARE).of(places)}
     own = recipe(2, objectives=(INFO_NCE, consistency, distillation))
     name, compute = f"steps/rank_cse_{reading}", lambda: their_step(params, data, method, reading)
     theirs = recorded(name, compute, "torch", "transformers", live=live)

@@ -14,7 +14,7 @@ from support.steps import alone, batch, recipe, settings, term
 from simcse_jax import SimCSE
 from simcse_jax.config.checks import validate
 from simcse_jax.data.batches import Batches, Corpus
-from simcse_jax.data.corpora import Taught
+from simcse_jax.data.corpora import TeacherEmbeddings
 from simcse_jax.data.pairing import Pairing
 from simcse_jax.data.sources import Examples
 from simcse_jax.errors import UserError
@@ -85,15 +85,16 @@ def test_sentences_of_a_batch_come_with_their_teacher_s_embeddings(tiny_bert, co
         np.testing.assert_allclose(own, model.encode(by_ids[tuple(ids.ravel())]), atol=1e-5)
     assert rows["teacher"].shape == (8, 3, 48)
     ids = np.arange(8, dtype=np.int32).reshape(8, 1, 1)
-    own = Taught(np.arange(8, dtype=np.float32)[:, None], np.arange(8, dtype=np.int32)[:, None], "")
-    rows = Batches(Corpus(ids, ids, pairing=Pairing(1, fresh=False), taught=own), 4, 0)[0]
+    own = TeacherEmbeddings(np.arange(8, dtype=np.float32)[:, None], np.arange(8, dtype=np.int32)[:, None], "")
+    rows = Batches(Corpus(ids, ids, pairing=Pairing(1, fresh=False), teacher=own), 4, 0)[0]
     np.testing.assert_array_equal(rows["teacher"][..., 0], rows["input_ids"][..., 0])
 
 
 def test_the_cosine_of_two_teachers_is_the_weighted_mean_of_theirs():
     first, second = random(5, 6), random(5, 4, seed=1)
     second[3] = 0.0  # of no direction
-    found = Taught(first, np.zeros((0, 1), np.int32), "", second, 0.25).of(np.array([[0, 1], [2, 4], [0, 3]]))
+    two = TeacherEmbeddings(first, np.zeros((0, 1), np.int32), "", second, 0.25)
+    found = two.of(np.array([[0, 1], [2, 4], [0, 3]]))
     assert found.shape == (3, 2, 10) and found.dtype == np.float32
     for (a, b), rows in zip(((0, 1), (2, 4)), found, strict=False):
         mixed = 0.25 * cosine(first[a], first[b]) + 0.75 * cosine(second[a], second[b])

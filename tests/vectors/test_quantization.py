@@ -60,7 +60,7 @@ def test_what_is_decoded_is_half_a_step_away_at_most_and_a_description_read_back
         varied = steps > 1e-6
         np.testing.assert_array_equal(quantize(decoded, precision, ranges)[:, varied], codes[:, varied])
     rows = embeddings()
-    merged = quantization.merged(map(ranges_of, (rows[:7], rows[7:])))
+    merged = quantization.merge_ranges(map(ranges_of, (rows[:7], rows[7:])))
     np.testing.assert_array_equal(merged, ranges_of(rows))
     for precision in ("int8", "ubinary"):
         ranges = ranges_of(rows) if precision == "int8" else None

@@ -23,8 +23,15 @@ from simcse_jax.bulk.embeddings.embeddings_folder import (
     is_made,
     missing,
 )
-from simcse_jax.bulk.embeddings.encoder import Encoder
-from simcse_jax.data.corpus.shared_folder import Plan, check_unchanged, claimed, read_sealed, write_sealed, written_to
+from simcse_jax.bulk.embeddings.encoder import RowEncoder
+from simcse_jax.data.corpus.shared_folder import (
+    FolderPlan,
+    check_unchanged,
+    claimed,
+    read_sealed,
+    write_sealed,
+    written_to,
+)
 from simcse_jax.data.sentences import SentenceFile
 from simcse_jax.errors import UserError
 from simcse_jax.host.hidden import RANGES
@@ -41,9 +48,9 @@ TOKENS = 1 << 17  # their tokens at most, if all are of maximum length: 0.5 GB f
 
 def make_block(
     folder: Folder,
-    plan: Plan,
+    plan: FolderPlan,
     block: Block,
-    encoder: Encoder,
+    encoder: RowEncoder,
     *,
     advance: Callable[[int], object] | None = None,
     patient: bool = False,
@@ -55,7 +62,9 @@ def make_block(
         return mine
 
 
-def _make(folder: Folder, plan: Plan, block: Block, encoder: Encoder, advance: Callable[[int], object] | None) -> None:
+def _make(
+    folder: Folder, plan: FolderPlan, block: Block, encoder: RowEncoder, advance: Callable[[int], object] | None
+) -> None:
     import pyarrow.parquet
 
     about = plan.key["sources"][block.source]
@@ -93,12 +102,12 @@ def _make(folder: Folder, plan: Plan, block: Block, encoder: Encoder, advance: C
             os.fsync(file.fileno())  # before the rename, which means that it is whole
 
 
-def quantization_of(folder: Folder, plan: Plan, encoder: Encoder) -> Quantization | None:
+def quantization_of(folder: Folder, plan: FolderPlan, encoder: RowEncoder) -> Quantization | None:
     """The folder's `.quantization.json`, which the first process that needs it writes; None if not quantized."""
     if plan.key["--output-dtype"] not in (*SCALAR, *PACKED):
         return None
-    path, mark = plan.own(folder, RANGES), fingerprint(plan)
-    while (found := read_sealed(path)) is None:
+    path, mark = plan.file(folder, RANGES), fingerprint(plan)
+    while (content := read_sealed(path)) is None:
         with claimed(folder / RANGES, patient=True) as mine:
             if mine and read_sealed(path) is None:
                 quantization = encoder.quantization(_sentences(plan))
@@ -106,15 +115,15 @@ def quantization_of(folder: Folder, plan: Plan, encoder: Encoder) -> Quantizatio
                 write_sealed(path, {"plan": mark, **quantization.content()})
         if not mine:
             time.sleep(LOOK_SECONDS)
-    if found.get("plan") != mark:
+    if content.get("plan") != mark:
         raise UserError(f"{path}: belongs to another command; remove it, and run the command again")
-    return Quantization.from_content(found, str(path))
+    return Quantization.from_content(content, str(path))
 
 
-def _sentences(plan: Plan) -> Iterator[str]:
+def _sentences(plan: FolderPlan) -> Iterator[str]:
     """The sentences of all sources, in order."""
     sources = plan.key["sources"]
-    return itertools.chain.from_iterable(SentenceFile(each["name"], each["column"]).read() for each in sources)
+    return itertools.chain.from_iterable(SentenceFile(source["name"], source["column"]).read() for source in sources)
 
 
 def schema_of_tokens(size: int, dtype: np.dtype, texts: bool) -> Any:
@@ -126,28 +135,32 @@ def schema_of_tokens(size: int, dtype: np.dtype, texts: bool) -> Any:
     return pyarrow.schema([("sentence", pyarrow.string()), *columns] if texts else columns)
 
 
-def tokens_table(schema: Any, texts: Sequence[str], first_row: int, found: Sequence[TokenEmbeddings]) -> Any:
+def tokens_table(schema: Any, texts: Sequence[str], first_row: int, embeddings: Sequence[TokenEmbeddings]) -> Any:
     """Rows of token embeddings; refuses numbers too large for the schema's type."""
     import pyarrow
 
     kind = schema.field("token_embeddings").type.value_type
     with np.errstate(over="ignore"):
-        rows = np.concatenate([each.embeddings for each in found]).astype(kind.value_type.to_pandas_dtype())
+        rows = np.concatenate([of_text.embeddings for of_text in embeddings]).astype(kind.value_type.to_pandas_dtype())
     if not np.isfinite(rows).all():
         raise UserError(f"an embedding has an element beyond {kind.value_type}; write float32")
-    ends = np.cumsum([0] + [len(each.tokens) for each in found]).astype(np.int32)
+    ends = np.cumsum([0] + [len(of_text.tokens) for of_text in embeddings]).astype(np.int32)
     vectors = pyarrow.FixedSizeListArray.from_arrays(pyarrow.array(rows.ravel()), type=kind)
     columns = {
         "sentence": pyarrow.array(texts, pyarrow.string()),
         "row": pyarrow.array(np.arange(first_row, first_row + len(texts))),
-        "tokens": pyarrow.array([each.tokens for each in found], schema.field("tokens").type),
+        "tokens": pyarrow.array([of_text.tokens for of_text in embeddings], schema.field("tokens").type),
         "token_embeddings": pyarrow.ListArray.from_arrays(ends, vectors),
     }
     return pyarrow.table([columns[name].cast(schema.field(name).type) for name in schema.names], schema=schema)
 
 
 def write_tokens(
-    writer: Any, encoder: Encoder, sentences: Iterator[str], first_row: int, advance: Callable[[int], object] | None
+    writer: Any,
+    encoder: RowEncoder,
+    sentences: Iterator[str],
+    first_row: int,
+    advance: Callable[[int], object] | None,
 ) -> tuple[int, int]:
     """Encodes the tokens of sentences and writes their rows, `TOKEN_ROWS` at a time, or fewer if long; counts both.
 
@@ -164,7 +177,7 @@ def write_tokens(
     return done, cut
 
 
-def encode_here(folder: Folder, plan: Plan, encoder: Encoder) -> Manifest | None:
+def encode_here(folder: Folder, plan: FolderPlan, encoder: RowEncoder) -> Manifest | None:
     """Makes the missing blocks that no other process is making, along with any number of other processes.
 
     Returns:
@@ -174,18 +187,18 @@ def encode_here(folder: Folder, plan: Plan, encoder: Encoder) -> Manifest | None
     if manifest := complete(folder, plan, blocks):
         return manifest
     rows = sum(block.rows for block in blocks)
-    left, patient, start = missing(folder, blocks), False, 0
-    with Progress(rows, done=rows - sum(block.rows for block in left)) as bar:
-        while left:
+    unmade, patient, start = missing(folder, blocks), False, 0
+    with Progress(rows, done=rows - sum(block.rows for block in unmade)) as bar:
+        while unmade:
             met = False
-            for block in (*left[start:], *left[:start]):
+            for block in (*unmade[start:], *unmade[:start]):
                 if met := is_made(folder, block):  # by others, perhaps with many more: see what is left
                     break
                 make_block(folder, plan, block, encoder, advance=bar.advance, patient=patient)
-            before, left = left, missing(folder, blocks)
-            same = left == before and not met
+            before, unmade = unmade, missing(folder, blocks)
+            same = unmade == before and not met
             if same and (patient or not is_remote(folder)):
                 return None
             patient = same
-            start = random.randrange(len(left)) if left else 0  # elsewhere, to meet others rarely
+            start = random.randrange(len(unmade)) if unmade else 0  # elsewhere, to meet others rarely
     return finish(folder, plan, blocks)

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 from simcse_jax.data.corpus import shared_folder
-from simcse_jax.data.corpus.shared_folder import Plan
+from simcse_jax.data.corpus.shared_folder import FolderPlan
 from simcse_jax.data.rows import Place
 from simcse_jax.data.sentences import SentenceFile
 from simcse_jax.errors import UserError
@@ -36,14 +36,14 @@ class Block(NamedTuple):
         return f"embeddings-{self.source:05}-{self.number:05}.parquet"
 
 
-def fingerprint(plan: Plan) -> str:
+def fingerprint(plan: FolderPlan) -> str:
     """SHA-256 of a plan, recorded in everything made from it, since a forgotten process may still write."""
     return shared_folder.json_hash([plan.key, plan.stamps])
 
 
 def make_plan(
     sources: Sequence[str], column: str | None, about: Mapping[str, Any], block_rows: int, keep_text: bool
-) -> Plan:
+) -> FolderPlan:
     """Examines all sources, reading only their first rows.
 
     Args:
@@ -57,12 +57,12 @@ def make_plan(
         for name, file in zip(sources, files, strict=True)
     ]
     key = {"sources": described, **about, "--block-rows": block_rows, "--keep-text": keep_text}
-    return Plan(key, {name: stamp.written for name, stamp in stamps.items()}, DOT)
+    return FolderPlan(key, {name: stamp.written for name, stamp in stamps.items()}, DOT)
 
 
-def count_rows(folder: Folder, plan: Plan, source: int, patient: bool = False) -> bool:
+def count_rows(folder: Folder, plan: FolderPlan, source: int, patient: bool = False) -> bool:
     """Counts a source's rows unless another process has or is doing so; returns whether they are counted now."""
-    path = plan.own(folder, _counted(source))
+    path = plan.file(folder, _counted(source))
     with shared_folder.claimed(folder / _counted(source), patient) as mine:
         if mine and shared_folder.read_sealed(path) is None:
             about = plan.key["sources"][source]
@@ -72,36 +72,36 @@ def count_rows(folder: Folder, plan: Plan, source: int, patient: bool = False) -
         return mine
 
 
-def blocks_of(folder: Folder, plan: Plan) -> list[Block]:
+def blocks_of(folder: Folder, plan: FolderPlan) -> list[Block]:
     """All blocks. Counts rows first if necessary, together with other processes."""
     patient = False
-    while left := uncounted(folder, plan):
-        done = [count_rows(folder, plan, source, patient) for source in left]
+    while uncounted_sources := uncounted(folder, plan):
+        done = [count_rows(folder, plan, source, patient) for source in uncounted_sources]
         if not any(done):
             time.sleep(LOOK_SECONDS)
         patient = is_remote(folder) and not any(done)
-    found: list[Block] = []
+    blocks: list[Block] = []
     size, row, mark = plan.key["--block-rows"], 0, fingerprint(plan)
     with ThreadPoolExecutor(shared_folder.AT_A_TIME) as threads:
-        paths = [plan.own(folder, _counted(source)) for source in range(len(plan.sources))]
+        paths = [plan.file(folder, _counted(source)) for source in range(len(plan.sources))]
         counts = threads.map(shared_folder.read_sealed, paths)
     for source, (path, counted) in enumerate(zip(paths, counts, strict=True)):
         if counted is None or counted["plan"] != mark:
             raise UserError(f"{path}: belongs to another command; remove it, and run the command again")
-        places = [Place(*each) for each in counted["places"]]
+        places = [Place(*place) for place in counted["places"]]
         for number, first in enumerate(range(0, counted["rows"], size)):
             rows = min(size, counted["rows"] - first)
-            found.append(Block(mark, source, number, first, rows, row, places[number] if places else None))
+            blocks.append(Block(mark, source, number, first, rows, row, places[number] if places else None))
             row += rows
-    if not found:
+    if not blocks:
         raise UserError(f"{plan.sources[0]}: holds no sentences")
-    return found
+    return blocks
 
 
-def uncounted(folder: Folder, plan: Plan) -> list[int]:
+def uncounted(folder: Folder, plan: FolderPlan) -> list[int]:
     """The sources whose rows are not counted yet."""
-    there = shared_folder.names_in(folder)
-    return [source for source in range(len(plan.sources)) if plan.own(folder, _counted(source)).name not in there]
+    names = shared_folder.names_in(folder)
+    return [source for source in range(len(plan.sources)) if plan.file(folder, _counted(source)).name not in names]
 
 
 def _counted(source: int) -> str:
@@ -153,7 +153,7 @@ class Manifest(NamedTuple):
     files: list[list[Any]]  # each block's file and first row
 
 
-def finish(folder: Folder, plan: Plan, blocks: Sequence[Block]) -> Manifest | None:
+def finish(folder: Folder, plan: FolderPlan, blocks: Sequence[Block]) -> Manifest | None:
     """Writes and returns the manifest; None if another process is writing it."""
     with shared_folder.claimed(folder / MANIFEST, patient=True) as mine:
         if not mine:
@@ -161,22 +161,22 @@ def finish(folder: Folder, plan: Plan, blocks: Sequence[Block]) -> Manifest | No
         if read_manifest(folder, plan) is None:
             shared_folder.check_unchanged(folder, plan)
             facts = _facts(folder, blocks)
-            (dimension,) = {each.dimension for each in facts}
+            (dimension,) = {part.dimension for part in facts}
             files = [[block.file, block.row] for block in blocks]
-            rows, cut = (sum(column) for column in zip(*((each.rows, each.cut) for each in facts), strict=True))
+            rows, cut = sum(part.rows for part in facts), sum(part.cut for part in facts)
             manifest = Manifest(plan.key, rows, dimension, cut, files)
-            shared_folder.write_sealed(plan.own(folder, MANIFEST), manifest._asdict())
+            shared_folder.write_sealed(plan.file(folder, MANIFEST), manifest._asdict())
     shared_folder.remove_leftovers(folder)
     return read_manifest(folder, plan)
 
 
-def read_manifest(folder: Folder, plan: Plan) -> Manifest | None:
+def read_manifest(folder: Folder, plan: FolderPlan) -> Manifest | None:
     """The manifest; None while blocks are missing."""
-    found = shared_folder.read_sealed(plan.own(folder, MANIFEST))
-    return None if found is None else Manifest(**found)
+    content = shared_folder.read_sealed(plan.file(folder, MANIFEST))
+    return None if content is None else Manifest(**content)
 
 
-def complete(folder: Folder, plan: Plan, blocks: Sequence[Block]) -> Manifest | None:
+def complete(folder: Folder, plan: FolderPlan, blocks: Sequence[Block]) -> Manifest | None:
     """The manifest of a complete folder; None if anything is missing."""
     manifest = read_manifest(folder, plan)
     if manifest is None or missing(folder, blocks):
@@ -188,8 +188,8 @@ def complete(folder: Folder, plan: Plan, blocks: Sequence[Block]) -> Manifest | 
 
 def missing(folder: Folder, blocks: Sequence[Block]) -> list[Block]:
     """The blocks without a file."""
-    there = shared_folder.names_in(folder)
-    return [block for block in blocks if block.file not in there]
+    names = shared_folder.names_in(folder)
+    return [block for block in blocks if block.file not in names]
 
 
 def _facts(folder: Folder, blocks: Sequence[Block]) -> list[Facts]:

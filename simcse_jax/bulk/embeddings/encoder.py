@@ -23,7 +23,7 @@ CALIBRATED = 1 << 14  # first rows that give the ranges where none are given
 
 
 @dataclasses.dataclass(frozen=True)
-class Options:
+class EncodingOptions:
     """How sentences are encoded; None follows the model's files."""
 
     model: str
@@ -41,10 +41,10 @@ class Options:
     ranges: Ranges | None = None  # for int8 and uint8; None for those of the first rows
 
 
-class Encoder:
+class RowEncoder:
     """The model, loaded."""
 
-    def __init__(self, options: Options):
+    def __init__(self, options: EncodingOptions):
         """Loads it onto all local devices."""
         self._options = options
         self._model = SimCSE(

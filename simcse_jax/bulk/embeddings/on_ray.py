@@ -21,8 +21,8 @@ from simcse_jax.bulk.embeddings.embeddings_folder import (
     missing,
     uncounted,
 )
-from simcse_jax.bulk.embeddings.encoder import Encoder, Options
-from simcse_jax.data.corpus.shared_folder import Plan, read_sealed
+from simcse_jax.bulk.embeddings.encoder import EncodingOptions, RowEncoder
+from simcse_jax.data.corpus.shared_folder import FolderPlan, read_sealed
 from simcse_jax.errors import UserError, reason, require, why
 from simcse_jax.host.progress import Clock, Progress, write
 from simcse_jax.host.storage import Folder, as_path
@@ -40,7 +40,7 @@ class Share(NamedTuple):
 
     hosts: int  # the number of actors
     kind: str  # TPU, GPU or CPU
-    each: int  # how many of these an actor has
+    units: int  # how many of these an actor has
 
 
 class Job(NamedTuple):
@@ -48,15 +48,15 @@ class Job(NamedTuple):
 
     place: str  # the command's working directory, for relative names
     folder: str
-    plan: Plan
-    options: Options
+    plan: FolderPlan
+    options: EncodingOptions
 
     def arrive(self) -> Folder:
         """The folder of the embeddings on this host; refuses a different folder of that name."""
         with contextlib.suppress(OSError):  # not needed without relative names
             os.chdir(self.place)
         folder = as_path(self.folder)
-        before = read_sealed(self.plan.own(folder))
+        before = read_sealed(self.plan.file(folder))
         if before is None or before["key"] != self.plan.key or before["stamps"] != self.plan.stamps:
             raise UserError(f"--output {folder}: is a different folder here; name one that all hosts see")
         return folder
@@ -81,14 +81,14 @@ def connected(address: str | None) -> Iterator[None]:
     import ray
 
     os.environ.setdefault("RAY_worker_niceness", "0")  # of a cluster on this machine; Ray's own is 15
-    own: dict[str, Any] = {} if address else {"include_dashboard": False}
+    options: dict[str, Any] = {} if address else {"include_dashboard": False}
     try:
         # Without an address, Ray would look for a cluster that another program started.
-        ray.init(address or "local", logging_level=logging.ERROR, log_to_driver=False, **own)
+        ray.init(address or "local", logging_level=logging.ERROR, log_to_driver=False, **options)
     except (ConnectionError, ValueError, RuntimeError, OSError) as error:
-        what = f"--address {address}: cannot be reached" if address else "--engine ray: no cluster can be started"
+        problem = f"--address {address}: cannot be reached" if address else "--engine ray: no cluster can be started"
         token = "; if it asks for a token, set RAY_AUTH_MODE=token" * (address not in (None, "auto"))
-        raise UserError(f"{what}: {reason(error)}{token}") from None
+        raise UserError(f"{problem}: {reason(error)}{token}") from None
     try:
         yield
     finally:
@@ -106,7 +106,9 @@ def _check_reached(address: str) -> None:
         raise UserError(f"--address {address}: cannot be reached: {why(error)}") from None
 
 
-def encode_on_ray(folder: Folder, plan: Plan, options: Options, hosts: int | None = None) -> Manifest | None:
+def encode_on_ray(
+    folder: Folder, plan: FolderPlan, options: EncodingOptions, hosts: int | None = None
+) -> Manifest | None:
     """Makes the missing blocks on the connected cluster; the block of a lost actor is made again.
 
     An actor reads, encodes and writes a block by itself, so no rows pass through Ray, and no other task needs a
@@ -126,13 +128,13 @@ def encode_on_ray(folder: Folder, plan: Plan, options: Options, hosts: int | Non
     blocks = blocks_of(folder, plan)
     if manifest := complete(folder, plan, blocks):
         return manifest
-    rows, left = sum(block.rows for block in blocks), missing(folder, blocks)
-    with Progress(rows, done=rows - sum(block.rows for block in left)) as bar:
-        while left:
-            for made in _made(job, left, share):
+    rows, unmade = sum(block.rows for block in blocks), missing(folder, blocks)
+    with Progress(rows, done=rows - sum(block.rows for block in unmade)) as bar:
+        while unmade:
+            for made in _make_blocks(job, unmade, share):
                 bar.advance(made.rows)
-            before, left = left, missing(folder, blocks)
-            if left == before:  # processes outside the cluster are making them
+            before, unmade = unmade, missing(folder, blocks)
+            if unmade == before:  # processes outside the cluster are making them
                 return None
     return finish(folder, plan, blocks)
 
@@ -147,19 +149,19 @@ def share_of(nodes: list[dict[str, Any]], hosts: int | None) -> Share:
     """
     alive = [node["Resources"] for node in nodes if node["Alive"]]
     for kind in ACCELERATORS:
-        found = [resources[kind] for resources in alive if resources.get(kind)]
-        if found:
+        counts = [resources[kind] for resources in alive if resources.get(kind)]
+        if counts:
             break
     else:
-        kind, found = "CPU", [resources["CPU"] for resources in alive if resources.get("CPU")]
-    if not found:
+        kind, counts = "CPU", [resources["CPU"] for resources in alive if resources.get("CPU")]
+    if not counts:
         raise UserError("--engine ray: no host of the cluster has a processor; start Ray with --num-cpus")
-    each, hosts = int(min(found)), hosts or len(found)
-    on_each = -(-hosts // len(found))
-    if on_each > (1 if kind in ACCELERATORS else each):
-        has = f"{len(found)} host{'s' * (len(found) > 1)} with {each} {kind}{'s' * (each > 1)} each"
+    fewest, hosts = int(min(counts)), hosts or len(counts)
+    on_each = -(-hosts // len(counts))
+    if on_each > (1 if kind in ACCELERATORS else fewest):
+        has = f"{len(counts)} host{'s' * (len(counts) > 1)} with {fewest} {kind}{'s' * (fewest > 1)} each"
         raise UserError(f"--hosts {hosts}: the cluster has {has}")
-    return Share(hosts, kind, each // on_each)
+    return Share(hosts, kind, fewest // on_each)
 
 
 def _answer(work: Callable[[], bool]) -> Answer:
@@ -169,7 +171,7 @@ def _answer(work: Callable[[], bool]) -> Answer:
         return Answer(False, f"{mistake} (on {os.uname().nodename})")
 
 
-def _answered(result: Any) -> bool:
+def _check_answer(result: Any) -> bool:
     """Whether the work on a host was done; raises the host's errors, and `RayActorError` if the actor was lost."""
     import ray
     from ray.exceptions import RayActorError, RayTaskError
@@ -187,7 +189,7 @@ def _answered(result: Any) -> bool:
     return answer.done
 
 
-def _end(error: Exception) -> str:
+def _last_line(error: Exception) -> str:
     """The last line of an error that contains a host's traceback."""
     return str(error).strip().rpartition("\n")[2][:200]
 
@@ -198,13 +200,13 @@ def _count_together(job: Any, sources: Sequence[int]) -> None:
     if sources and not any(node["Alive"] and node["Resources"].get("CPU", 0) >= 1 for node in ray.nodes()):
         raise UserError("--engine ray: no host of the cluster has a processor to count rows; start Ray with --num-cpus")
     count, clock = ray.remote(_count), Clock()
-    left = [count.remote(job, source) for source in sources]
-    while left:
-        done, left = ray.wait(left, num_returns=len(left), timeout=LOOK_SECONDS)
+    pending = [count.remote(job, source) for source in sources]
+    while pending:
+        done, pending = ray.wait(pending, num_returns=len(pending), timeout=LOOK_SECONDS)
         for result in done:
-            _answered(result)
-        if left and clock.is_due():
-            counted = f"{len(sources) - len(left):,} of {len(sources):,} files"
+            _check_answer(result)
+        if pending and clock.is_due():
+            counted = f"{len(sources) - len(pending):,} of {len(sources):,} files"
             write(f"counted the rows of {counted}; each uses a processor of the cluster", sys.stderr)
 
 
@@ -220,9 +222,9 @@ class BlockEncoder:
         self._job, self._share = job, share
         # JAX reads these when it first looks for devices.
         if share.kind == "CPU":
-            os.environ["NPROC"] = str(share.each)
-        elif share.kind == "TPU" and share.each in CHIPS:  # else a host would wait for the others in its slice
-            os.environ |= {"TPU_PROCESS_BOUNDS": "1,1,1", "TPU_CHIPS_PER_PROCESS_BOUNDS": CHIPS[share.each]}
+            os.environ["NPROC"] = str(share.units)
+        elif share.kind == "TPU" and share.units in CHIPS:  # else a host would wait for the others in its slice
+            os.environ |= {"TPU_PROCESS_BOUNDS": "1,1,1", "TPU_CHIPS_PER_PROCESS_BOUNDS": CHIPS[share.units]}
 
     def load(self) -> Answer:
         """Loads the model, and compares it with the plan."""
@@ -239,14 +241,14 @@ class BlockEncoder:
         kind, chosen = self._share.kind, os.environ.get("JAX_PLATFORMS")
         if kind in ACCELERATORS and not chosen and jax.default_backend() == "cpu":  # JAX's warning is not seen here
             raise UserError(f'--engine ray: JAX sees no {kind} here; run: pip install "jax[{NEEDED[kind]}]"')
-        self._encoder = Encoder(self._job.options)
+        self._encoder = RowEncoder(self._job.options)
         for option, value in self._encoder.about().items():
             if value != self._job.plan.key[option]:
                 raise UserError(f"{option} {self._job.options.model}: differs here")
         return True
 
 
-def _made(job: Any, blocks: Sequence[Block], share: Share) -> Iterator[Block]:
+def _make_blocks(job: Any, blocks: Sequence[Block], share: Share) -> Iterator[Block]:
     """Yields blocks as they are made, except those that processes outside the cluster are making.
 
     A lost actor is replaced, and its block goes to the next free one.
@@ -255,9 +257,9 @@ def _made(job: Any, blocks: Sequence[Block], share: Share) -> Iterator[Block]:
     from ray.exceptions import RayActorError
 
     amount: dict[str, dict[str, Any]] = {
-        "CPU": {"num_cpus": share.each},
-        "GPU": {"num_gpus": share.each},
-        "TPU": {"resources": {"TPU": share.each}},
+        "CPU": {"num_cpus": share.units},
+        "GPU": {"num_gpus": share.units},
+        "TPU": {"resources": {"TPU": share.units}},
     }
     kind: Any = ray.remote(scheduling_strategy="SPREAD", **amount[share.kind])(BlockEncoder)
     waiting, clock, lost = deque(blocks), Clock(), 0
@@ -274,15 +276,15 @@ def _made(job: Any, blocks: Sequence[Block], share: Share) -> Iterator[Block]:
     while waiting or any(block for _, block in running.values()):
         done, _ = ray.wait(list(running), num_returns=1, timeout=LOOK_SECONDS)
         if not done and not any(block for _, block in running.values()) and clock.is_due():
-            write(f"waiting for a host with {share.each} {share.kind}s, and for the model on it", sys.stderr)
+            write(f"waiting for a host with {share.units} {share.kind}s, and for the model on it", sys.stderr)
         for result in done:
             actor, block = running.pop(result)
             try:
-                made = _answered(result)
+                made = _check_answer(result)
             except RayActorError as error:  # its process or its host was lost
                 lost += 1
                 if lost == LOST * share.hosts:
-                    raise UserError(f"--engine ray: {lost} actors in a row were lost: {_end(error)}") from None
+                    raise UserError(f"--engine ray: {lost} actors in a row were lost: {_last_line(error)}") from None
                 if block:
                     waiting.appendleft(block)
                 start()

@@ -28,7 +28,7 @@ from simcse_jax.vectors.quantization import Quantization
 AT_ONCE = 1 << 15  # sentences encoded together
 
 
-class Corpus(NamedTuple):
+class MinedCorpus(NamedTuple):
     """N rows, and how to search them."""
 
     search: Callable[[np.ndarray, int], list[list[Result]]]  # from (Q, D) embeddings and a number to the nearest rows
@@ -46,7 +46,7 @@ class Corpus(NamedTuple):
         return iter([np.arange(self.rows) if self.numbers is None else self.numbers])
 
 
-def open_corpus(name: str, model: SimCSE, column: str | None, options: SearchOptions) -> Corpus:
+def open_corpus(name: str, model: SimCSE, column: str | None, options: SearchOptions) -> MinedCorpus:
     """Opens an index, or builds one in memory.
 
     Args:
@@ -82,11 +82,11 @@ def open_corpus(name: str, model: SimCSE, column: str | None, options: SearchOpt
     has_text = bool(index.first_sentences(1)) if isinstance(index, LanceIndex) else any(index.sentences)
 
     def search(queries: np.ndarray, count: int) -> list[list[Result]]:
-        found: Any = model.search(queries, min(count, len(index)), **options)  # a list for each query
-        return found
+        results: Any = model.search(queries, min(count, len(index)), **options)  # a list for each query
+        return results
 
     named = index.numbers if isinstance(index, LanceIndex) else None
-    return Corpus(search, len(index), has_text, numbers, mark, index.quantization, named)
+    return MinedCorpus(search, len(index), has_text, numbers, mark, index.quantization, named)
 
 
 def _refuse_column(name: str, column: str | None) -> None:
@@ -154,7 +154,7 @@ def _index_embeddings(name: str, model: SimCSE) -> tuple[np.ndarray, str]:
 def _has_embeddings(path: Path) -> bool:
     """Whether a file, or one of a folder, has embeddings, not only sentences."""
     if path.is_dir():
-        return any(_has_embeddings(each) for each in sorted(path.iterdir()) if each.is_file())
+        return any(_has_embeddings(file) for file in sorted(path.iterdir()) if file.is_file())
     if path.suffix.lower() != ".parquet" or not path.is_file():
         return path.suffix.lower() == ".npy"
     import pyarrow

@@ -35,9 +35,10 @@ class EncoderJudge:
         places = {text: place for place, text in enumerate(dict.fromkeys(itertools.chain(*documents)))}
         rows, asked = self._model.encode_document([*places]), self._model.encode_query([*queries])
         scores = []
-        for query, own in zip(asked, documents, strict=True):
-            found = rows[[places[text] for text in own]]
-            scores.append(pairwise(np.broadcast_to(query, found.shape), found, self._model.similarity_fn_name))
+        for query, texts in zip(asked, documents, strict=True):
+            candidates = rows[[places[text] for text in texts]]
+            repeated = np.broadcast_to(query, candidates.shape)
+            scores.append(pairwise(repeated, candidates, self._model.similarity_fn_name))
         return scores
 
 

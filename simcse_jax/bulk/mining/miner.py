@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float, Float32
 
-from simcse_jax.bulk.mining.corpus import Corpus
+from simcse_jax.bulk.mining.corpus import MinedCorpus
 from simcse_jax.bulk.mining.judge import Judge
 from simcse_jax.bulk.mining.pairs import Pair, Positives, text_hash
 from simcse_jax.bulk.mining.selection import Choice, select
@@ -29,7 +29,7 @@ class Candidates(NamedTuple):
 class Miner:
     """Finds hard negatives for blocks of pairs."""
 
-    def __init__(self, model: SimCSE, corpus: Corpus, positives: Positives, choice: Choice, judge: Judge | None):
+    def __init__(self, model: SimCSE, corpus: MinedCorpus, positives: Positives, choice: Choice, judge: Judge | None):
         """Takes what is needed.
 
         Args:
@@ -45,18 +45,18 @@ class Miner:
         of = [numbers.setdefault(pair.anchor, len(numbers)) for pair in pairs]
         asked = list(numbers)
         queries, positives = self._model.encode_query(asked), [pair.positive for pair in pairs]
-        own = self._own_scores(queries[of], self._model.encode_document(positives))
-        found = self._candidates(asked, queries)
-        judged = self._judged(asked, found, positives, of)
+        positive_scores = self._own_scores(queries[of], self._model.encode_document(positives))
+        by_anchor = self._candidates(asked, queries)
+        judged = self._judged(asked, by_anchor, positives, of)
         records, left_out = [], Counter[str]()
         for place, (pair, number) in enumerate(zip(pairs, of, strict=True)):
-            candidates = found[number]
+            candidates = by_anchor[number]
             scores = np.array([result.score for result in candidates.results], np.float32)
-            limits, positive = (scores, float(own[place])) if judged is None else judged[place]
+            limits, positive = (scores, float(positive_scores[place])) if judged is None else judged[place]
             chosen = select(limits, positive, candidates.is_positive, self._choice, pair.row)
             left_out += chosen.left_out
             results = [candidates.results[at] for at in chosen.places.tolist()]
-            record = self._record(pair, float(own[place]), results)
+            record = self._record(pair, float(positive_scores[place]), results)
             if judged is not None:
                 record |= {"positive_judged": _short(positive), "negative_judged": _shortened(limits[chosen.places])}
             records.append(record)
@@ -83,24 +83,24 @@ class Miner:
 
     def _candidates(self, anchors: Sequence[str], queries: Float[np.ndarray, "Q D"]) -> list[Candidates]:
         """As many candidates as each query's ranks need, searching more rows if necessary."""
-        known = [self._positives.of(anchor) for anchor in anchors]
-        needed = [self._choice.range_max + max(len(hashes), len(rows)) for hashes, rows in known]
+        positives = [self._positives.of(anchor) for anchor in anchors]
+        needed = [self._choice.range_max + max(len(hashes), len(rows)) for hashes, rows in positives]
         least = min(needed) + 1  # and the anchor itself
         # More for queries with many positives, in powers of two; for all queries it would be too many.
         counts = [least << (need // least).bit_length() for need in needed]
-        found: dict[int, Candidates] = {}
-        while left := [place for place in range(len(anchors)) if place not in found]:
-            count = min(counts[place] for place in left)
-            together = [place for place in left if counts[place] == count]
+        finished: dict[int, Candidates] = {}
+        while unfinished := [place for place in range(len(anchors)) if place not in finished]:
+            count = min(counts[place] for place in unfinished)
+            together = [place for place in unfinished if counts[place] == count]
             for place, results in zip(together, self._corpus.search(queries[together], count), strict=True):
-                candidates = self._distinct(anchors[place], results, *known[place])
+                candidates = self._distinct(anchors[place], results, *positives[place])
                 if len(candidates.results) >= needed[place] or len(results) < count:  # or no rows are left
-                    found[place] = Candidates(
+                    finished[place] = Candidates(
                         candidates.results[: needed[place]], candidates.is_positive[: needed[place]]
                     )
                 else:
                     counts[place] = WIDER * count
-        return [found[place] for place in range(len(anchors))]
+        return [finished[place] for place in range(len(anchors))]
 
     def _distinct(self, anchor: str, results: list[Result], hashes: set[int], rows: set[int]) -> Candidates:
         ordered = sorted(results, key=lambda result: (-result.score, result.row))
@@ -114,25 +114,25 @@ class Miner:
             if text not in seen:
                 seen.add(text)
                 kept.append(place)
-        own = hashes | {
+        positives = hashes | {
             text for text, is_of in zip(texts, is_own, strict=True) if is_of
         }  # other rows may have the same text
-        is_positive = np.array([texts[place] in own for place in kept], bool)
+        is_positive = np.array([texts[place] in positives for place in kept], bool)
         return Candidates([ordered[place] for place in kept], is_positive)
 
     def _judged(
-        self, anchors: Sequence[str], found: list[Candidates], positives: Sequence[str], of: Sequence[int]
+        self, anchors: Sequence[str], candidates: list[Candidates], positives: Sequence[str], of: Sequence[int]
     ) -> list[tuple[Float32[np.ndarray, " K"], float]] | None:
         """The judge's scores of each pair's candidates, and of its positive; `of` are the pairs' anchors."""
         if self._judge is None:
             return None
-        texts = [[result.sentence for result in each.results] for each in found]
+        texts = [[result.sentence for result in of_anchor.results] for of_anchor in candidates]
         together = [[*texts[number], positive] for number, positive in zip(of, positives, strict=True)]
         scores = self._judge.score_of_each([anchors[number] for number in of], together)
-        return [(each[:-1], float(each[-1])) for each in scores]
+        return [(pair_scores[:-1], float(pair_scores[-1])) for pair_scores in scores]
 
 
-def check_corpus(corpus: Corpus, has_rows: bool, judged: bool, choice: Choice, name: str) -> None:
+def check_corpus(corpus: MinedCorpus, has_rows: bool, judged: bool, choice: Choice, name: str) -> None:
     """Refuses a corpus in which positives cannot be told from negatives, or that has too few rows."""
     if not corpus.has_text and judged:
         raise UserError(f"--judge: reads the texts of candidates, and {name} has none")
@@ -145,15 +145,15 @@ def check_corpus(corpus: Corpus, has_rows: bool, judged: bool, choice: Choice, n
         raise UserError(f"--range-min {choice.range_min}: {name} has only {corpus.rows:,} rows")
 
 
-def check_rows(corpus: Corpus, positives: Positives, name: str) -> None:
+def check_rows(corpus: MinedCorpus, positives: Positives, name: str) -> None:
     """Refuses pairs that name rows the corpus lacks, since their positives could become negatives."""
     named = positives.named()
-    there = np.zeros(len(named), bool)
+    present = np.zeros(len(named), bool)
     for rows in corpus.all_rows() if len(named) else ():
         places = np.minimum(np.searchsorted(named, rows), len(named) - 1)
-        there[places[named[places] == rows]] = True
-    if not there.all():
-        row = int(named[np.argmin(there)])
+        present[places[named[places] == rows]] = True
+    if not present.all():
+        row = int(named[np.argmin(present)])
         raise UserError(f"--pairs: names row {row:,} of the corpus, but no row of {name} ({corpus.rows:,}) has it")
 
 

@@ -44,17 +44,17 @@ class PairFile:
         if suffix not in READERS or suffix == ".txt":
             raise UserError(f"--pairs {name}: must be a .csv, .tsv, .jsonl or .parquet file with anchors and positives")
         names, _ = READERS[suffix](self.path)
-        sentences = [each for each in names if each not in ROWS]  # else the order could choose numbers as texts
+        sentences = [name for name in names if name not in ROWS]  # else the order could choose numbers as texts
         chosen = choose_columns(sentences, columns, f"--pairs {name}")
         places = chosen.places[:2]
         if len(places) < 2:
             raise UserError(f"--pairs {name}: one column of sentences; mining needs pairs: --columns positive=NAME")
-        self._wanted = [sentences[place] for place in places] + [each for each in ROWS if each in names]
+        self._wanted = [sentences[place] for place in places] + [row_name for row_name in ROWS if row_name in names]
         self._suffix, self._chosen = suffix, chosen
         self.has_rows = "positive_row" in names
         if not any(columns.values()):
             warn_of_values(
-                [each for each in names if each not in self._wanted],
+                [other for other in names if other not in self._wanted],
                 f"--pairs {name}: ",
                 "leave out pairs that are not",
             )
@@ -79,8 +79,8 @@ class PairFile:
             if not anchor or not positive:
                 yield None
                 continue
-            own = tuple(_row(value, field) for value, field in zip(values[2:], fields[2:], strict=True))
-            yield Pair(number, anchor, positive, own)
+            own_rows = tuple(_row(value, field) for value, field in zip(values[2:], fields[2:], strict=True))
+            yield Pair(number, anchor, positive, own_rows)
 
 
 class PairFiles:
@@ -90,9 +90,9 @@ class PairFiles:
         """Checks all files, see `PairFile`."""
         self.name = name
         self._files = [PairFile(file, columns) for file in files_of(name)]
-        first, *others = self._files
+        first, *rest = self._files
         self.has_rows = first.has_rows
-        for file in others:
+        for file in rest:
             if file.has_rows != self.has_rows:
                 raise UserError(f"--pairs {name}: {file.path} and {first.path}: the column {ROWS[1]} is in one alone")
 
@@ -104,8 +104,8 @@ class PairFiles:
 
     def fingerprint(self) -> str:
         """SHA-256 of the contents; that of one file alone is its own."""
-        found = [hash_file(file.path) for file in self._files]
-        return found[0] if len(found) == 1 else hashlib.sha256(repr(found).encode()).hexdigest()
+        hashes = [hash_file(file.path) for file in self._files]
+        return hashes[0] if len(hashes) == 1 else hashlib.sha256(repr(hashes).encode()).hexdigest()
 
 
 def _row(value: object, field: str) -> int:
@@ -128,14 +128,14 @@ class Positives:
             self._table = sqlite3.connect("")
             self._table.execute("CREATE TABLE pairs (anchor INTEGER, positive INTEGER, row INTEGER)")
             while part := list(itertools.islice(pairs, AT_ONCE)):
-                found = [pair for pair in part if pair is not None]
+                complete = [pair for pair in part if pair is not None]
                 notes = [
-                    (text_hash(pair.anchor), text_hash(pair.positive), own)
-                    for pair in found
-                    for own in pair.own_rows or (-1,)
+                    (text_hash(pair.anchor), text_hash(pair.positive), row)
+                    for pair in complete
+                    for row in pair.own_rows or (-1,)
                 ]
                 self._table.executemany("INSERT INTO pairs VALUES (?, ?, ?)", notes)
-                self.rows, self.pairs = self.rows + len(part), self.pairs + len(found)
+                self.rows, self.pairs = self.rows + len(part), self.pairs + len(complete)
             self._table.execute("CREATE INDEX anchors ON pairs (anchor)")
 
     def named(self) -> Int64[np.ndarray, " n"]:
@@ -148,8 +148,8 @@ class Positives:
         """The hashes of an anchor's positives, and the corpus rows named for the anchor or these."""
         asked = (text_hash(anchor),)
         with _noting():
-            found = self._table.execute("SELECT positive, row FROM pairs WHERE anchor = ?", asked).fetchall()
-        return {positive for positive, _ in found}, {row for _, row in found if row >= 0}
+            matches = self._table.execute("SELECT positive, row FROM pairs WHERE anchor = ?", asked).fetchall()
+        return {positive for positive, _ in matches}, {row for _, row in matches if row >= 0}
 
     def close(self) -> None:
         """Removes the database."""

@@ -10,7 +10,7 @@ from simcse_jax.data.building.reading import Tally, draw
 
 
 @dataclass(frozen=True)
-class Options:
+class BuildOptions:
     """What a builder takes besides its sources."""
 
     splits: tuple[str, ...] = ("train",)
@@ -34,9 +34,9 @@ class Builder:
     unit: str  # what is read and counted
     makes: str  # what is written
     paper: str  # the papers' number of them, from all their data
-    rows: Callable[[Sequence[str | Path], Options, Tally], Rows]
+    rows: Callable[[Sequence[str | Path], BuildOptions, Tally], Rows]
     header: tuple[str, ...] = ()  # of a CSV file; () for a text line each
-    options: tuple[str, ...] = ()  # the fields of `Options` that have an effect
+    options: tuple[str, ...] = ()  # the fields of `BuildOptions` that have an effect
     count: int = 0  # the default
 
 
@@ -46,19 +46,19 @@ WIKIPEDIA = "…-pages-articles.xml.bz2 of dumps.wikimedia.org, or hf:wikimedia/
 FLICKR = "Flickr30k's results_20130124.token, or results.csv"
 
 
-def _triplets(neutral: bool = False) -> Callable[[Sequence[str | Path], Options, Tally], Rows]:
-    def rows(files: Sequence[str | Path], options: Options, tally: Tally) -> Rows:
+def _triplets(neutral: bool = False) -> Callable[[Sequence[str | Path], BuildOptions, Tally], Rows]:
+    def rows(files: Sequence[str | Path], options: BuildOptions, tally: Tally) -> Rows:
         pairs = nli.read_pairs(files, tally)
         return nli.triplets(pairs, tally, neutral, options.hypothesis)
 
     return rows
 
 
-def _captions(files: Sequence[str | Path], options: Options, tally: Tally) -> Rows:
-    found = (caption for captions in paraphrases.read_captions(files, tally).values() for caption in captions)
+def _captions(files: Sequence[str | Path], options: BuildOptions, tally: Tally) -> Rows:
+    captions = (caption for of_image in paraphrases.read_captions(files, tally).values() for caption in of_image)
     if not options.count:
-        return ((caption,) for caption in found)
-    units: Iterator[Callable[[], list[str]]] = (partial(list, (caption,)) for caption in found)
+        return ((caption,) for caption in captions)
+    units: Iterator[Callable[[], list[str]]] = (partial(list, (caption,)) for caption in captions)
     return ((unit[0],) for unit in draw(units, options.count, options.seed, tally))
 
 

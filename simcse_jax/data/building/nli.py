@@ -35,7 +35,7 @@ FILES = ("*_{split}.jsonl", "*_{split}_*.jsonl", "R[123]/{split}.jsonl", "{split
 UNLABELLED = "without a label"
 
 
-class Pair(NamedTuple):
+class LabelledPair(NamedTuple):
     """A premise and a hypothesis."""
 
     premise: str
@@ -43,7 +43,7 @@ class Pair(NamedTuple):
     label: int | None  # its place in `LABELS`; None: the annotators disagreed
 
 
-def read_pairs(files: Iterable[str | Path], tally: Tally) -> Iterator[Pair]:
+def read_pairs(files: Iterable[str | Path], tally: Tally) -> Iterator[LabelledPair]:
     """All pairs of files and data sets, in order; blank ones are dropped."""
     for file in files:
         if isinstance(file, Path) and file.stem == "s1":
@@ -52,12 +52,12 @@ def read_pairs(files: Iterable[str | Path], tally: Tally) -> Iterator[Pair]:
             yield from _of_table(file, tally)
 
 
-def _of_table(source: str | Path, tally: Tally) -> Iterator[Pair]:
+def _of_table(source: str | Path, tally: Tally) -> Iterator[LabelledPair]:
     for row in columns(open_table(source), FIELDS, str(source)):
         yield from _checked(row.fields, row.where, tally)
 
 
-def _of_parallel_files(path: Path, tally: Tally) -> Iterator[Pair]:
+def _of_parallel_files(path: Path, tally: Tally) -> Iterator[LabelledPair]:
     """SentEval's form: s1.SPLIT, s2.SPLIT and labels.SPLIT, a premise, a hypothesis and a label a line."""
     files = [path.with_name(f"{name}{path.suffix}") for name in ("s1", "s2", "labels")]
     for number, fields in enumerate(itertools.zip_longest(*map(open_text, files)), 1):
@@ -67,7 +67,7 @@ def _of_parallel_files(path: Path, tally: Tally) -> Iterator[Pair]:
         yield from _checked(fields, f"{path}: line {number}", tally)
 
 
-def _checked(fields: Sequence[object], where: str, tally: Tally) -> Iterator[Pair]:
+def _checked(fields: Sequence[object], where: str, tally: Tally) -> Iterator[LabelledPair]:
     tally.see()
     premise, hypothesis = (sentence(field, where) for field in fields[:2])
     if not premise or not hypothesis:
@@ -75,10 +75,10 @@ def _checked(fields: Sequence[object], where: str, tally: Tally) -> Iterator[Pai
         return
     label = fields[2]
     label = SHORT.get(label, label) if isinstance(label, str) else label
-    yield Pair(premise, hypothesis, parse_label(label, f"{where}: the label"))
+    yield LabelledPair(premise, hypothesis, parse_label(label, f"{where}: the label"))
 
 
-def labelled_pairs(pairs: Iterator[Pair], tally: Tally) -> Iterator[tuple[str, ...]]:
+def labelled_pairs(pairs: Iterator[LabelledPair], tally: Tally) -> Iterator[tuple[str, ...]]:
     """(premise, hypothesis, label) of every pair with a label."""
     counts = [0] * len(LABELS)
     for pair in pairs:
@@ -90,7 +90,7 @@ def labelled_pairs(pairs: Iterator[Pair], tally: Tally) -> Iterator[tuple[str, .
     tally.notes.append(", ".join(f"{count:,} {label}" for count, label in zip(counts, LABELS, strict=True)))
 
 
-def sentences(pairs: Iterator[Pair], tally: Tally) -> Iterator[tuple[str, ...]]:
+def sentences(pairs: Iterator[LabelledPair], tally: Tally) -> Iterator[tuple[str, ...]]:
     """Every premise and hypothesis, as often as it occurs: the sentences on which post-processing is fit.
 
     BERT-flow, whitening and SimCSE++ do not say whether repeated sentences count once.
@@ -101,7 +101,7 @@ def sentences(pairs: Iterator[Pair], tally: Tally) -> Iterator[tuple[str, ...]]:
 
 
 def triplets(
-    pairs: Iterator[Pair], tally: Tally, neutral: bool = False, hypothesis: str = HYPOTHESES[0]
+    pairs: Iterator[LabelledPair], tally: Tally, neutral: bool = False, hypothesis: str = HYPOTHESES[0]
 ) -> Iterator[tuple[str, ...]]:
     """(premise, an entailed, a contradicted hypothesis) of each distinct premise that has both (see the module).
 
@@ -114,12 +114,12 @@ def triplets(
       The premises in the order of their first labelled pair.
     """
     wanted = [LABELS.index(name) for name in ("entailment", "contradiction", "neutral")][: 3 if neutral else 2]
-    found: dict[str, dict[int, str]] = {}
+    by_premise: dict[str, dict[int, str]] = {}
     for premise, text, label in pairs:
         if label is None:
             tally.drop(UNLABELLED)
             continue
-        hypotheses = found.setdefault(premise, {})
+        hypotheses = by_premise.setdefault(premise, {})
         if label not in wanted:
             tally.drop("neutral")
             continue
@@ -127,8 +127,8 @@ def triplets(
             tally.drop("with another hypothesis of the same premise and label")
         if label not in hypotheses or hypothesis == "last":
             hypotheses[label] = text
-    tally.notes.append(f"{len(found):,} distinct premises")
-    for premise, hypotheses in found.items():
+    tally.notes.append(f"{len(by_premise):,} distinct premises")
+    for premise, hypotheses in by_premise.items():
         if len(hypotheses) < len(wanted):
             tally.drop("of a premise without hypotheses of all the labels", len(hypotheses))
             continue

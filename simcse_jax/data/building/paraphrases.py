@@ -110,7 +110,7 @@ def read_captions(files: Iterable[str | Path], tally: Tally) -> dict[str, list[s
             else:
                 captions.setdefault(image, {})[place] = caption
     tally.notes.append(f"{len(captions):,} images")
-    return {image: list(own.values()) for image, own in captions.items()}
+    return {image: list(distinct.values()) for image, distinct in captions.items()}
 
 
 def _caption(line: str, bars: bool) -> tuple[str, str, str]:

@@ -85,14 +85,14 @@ def split_sentences(text: str) -> list[str]:
 
 
 def _split_line(line: str) -> list[str]:
-    found, start = [], 0
+    sentences, start = [], 0
     for match in END.finditer(line):
         following = line[match.end() :].lstrip(OPENING)[:1]
         if following.islower() or _is_abbreviated(line[start : match.start()], match[0]):
             continue
-        found.append(line[start : match.end()].strip())
+        sentences.append(line[start : match.end()].strip())
         start = match.end()
-    return [*found, line[start:].strip()]
+    return [*sentences, line[start:].strip()]
 
 
 def _is_abbreviated(before: str, end: str) -> bool:

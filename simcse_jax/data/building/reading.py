@@ -36,10 +36,10 @@ def files_of(source: str, patterns: Iterable[str]) -> list[Path]:
         raise UserError(f"--source {source}: no such file or folder")
     patterns = list(patterns)
     names = (name for pattern in patterns for name in sorted(glob.glob(pattern, root_dir=path)))
-    found = dict.fromkeys(path / name for name in names if (path / name).is_file())
-    if not found:
+    files = dict.fromkeys(path / name for name in names if (path / name).is_file())
+    if not files:
         raise UserError(f"--source {source}: has no file {' or '.join(patterns)}; name a file, or unpack the download")
-    return list(found)
+    return list(files)
 
 
 def resolve(sources: Iterable[str], patterns: Iterable[str], splits: Iterable[str] = ("",)) -> list[str | Path]:
@@ -50,19 +50,21 @@ def resolve(sources: Iterable[str], patterns: Iterable[str], splits: Iterable[st
       splits: the splits to read; a folder must have all.
     """
     patterns, splits = list(patterns), list(splits)
-    found: dict[str, str | Path] = {}
+    by_place: dict[str, str | Path] = {}
     for source in sources:
-        own: list[str | Path] = [source]
+        files: list[str | Path] = [source]
         if not is_dataset(source):
-            own = [
-                file for split in splits for file in files_of(source, [each.format(split=split) for each in patterns])
+            files = [
+                file
+                for split in splits
+                for file in files_of(source, [pattern.format(split=split) for pattern in patterns])
             ]
-        named = {str(file) if is_dataset(str(file)) else os.path.realpath(file): file for file in own}
+        named = {str(file) if is_dataset(str(file)) else os.path.realpath(file): file for file in files}
         for name in named:
-            if name in found:
+            if name in by_place:
                 raise UserError(f"--source {source}: {named[name]} is given twice; name it once")
-        found |= named
-    return list(found.values())
+        by_place |= named
+    return list(by_place.values())
 
 
 def open_table(source: str | Path) -> Table:
@@ -78,10 +80,10 @@ def open_table(source: str | Path) -> Table:
 def columns(table: Table, wanted: Sequence[Sequence[str]], where: str) -> Iterator[Row]:
     """The rows of a table with the first of the wanted sets of columns that it has, in that order."""
     names, rows = table
-    chosen = next((each for each in wanted if set(each) <= set(names)), None)
+    chosen = next((name_set for name_set in wanted if set(name_set) <= set(names)), None)
     if chosen is None:
-        known = " or ".join(", ".join(each) for each in wanted)
-        raise UserError(f"{where}: its columns are {listed(names)}; it must have {known}")
+        expected = " or ".join(", ".join(name_set) for name_set in wanted)
+        raise UserError(f"{where}: its columns are {listed(names)}; it must have {expected}")
     places = [names.index(name) for name in chosen]
     return (Row(row.where, [row.fields[place] for place in places]) for row in rows)
 
@@ -113,9 +115,9 @@ class Tally:
 
     def lines(self) -> list[str]:
         """The counts, a line each, reasons in descending order."""
-        found = [f"{self.read:,} {self.unit} read, {self.used:,} used"]
-        found += [f"  {count:,} dropped: {reason}" for reason, count in self.dropped.most_common() if count]
-        return [*found, *self.notes]
+        lines = [f"{self.read:,} {self.unit} read, {self.used:,} used"]
+        lines += [f"  {count:,} dropped: {reason}" for reason, count in self.dropped.most_common() if count]
+        return [*lines, *self.notes]
 
 
 def sentence(value: object, where: str) -> str:
@@ -166,4 +168,4 @@ def draw(units: Iterable[Callable[[], list[str]]], count: int, seed: int, tally:
     if total > count:
         key, place, sentences = kept[0]
         kept[0] = key, place, sentences[: len(sentences) - (total - count)]
-    return [sentences for _, _, sentences in sorted(kept, key=lambda each: each[1])]
+    return [sentences for _, _, sentences in sorted(kept, key=lambda item: item[1])]

@@ -50,9 +50,9 @@ def sentences(
 
     def units() -> Iterator[list[str]]:
         for page in read_pages(files, tally):
-            found = _sentences_of(page, tally)
-            drawn.read += len(found)
-            yield from ([sentence] for sentence in found)
+            page_sentences = _sentences_of(page, tally)
+            drawn.read += len(page_sentences)
+            yield from ([sentence] for sentence in page_sentences)
 
     if count:
         chosen = draw((partial(list, unit) for unit in units()), count, seed, drawn)
@@ -74,14 +74,14 @@ def documents(files: Sequence[str | Path], tally: Tally, count: int, seed: int) 
 
 def _documents(files: Sequence[str | Path], tally: Tally, count: int, seed: int) -> Iterator[list[str]]:
     units = (partial(_sentences_of, page, tally) for page in read_pages(files, tally))
-    return iter(draw(units, count, seed, tally)) if count else (found for unit in units if (found := unit()))
+    return iter(draw(units, count, seed, tally)) if count else (text for unit in units if (text := unit()))
 
 
 def _sentences_of(page: Page, tally: Tally) -> list[str]:
-    found = split_sentences(page.read(page.text))
-    if not found:
+    sentences = split_sentences(page.read(page.text))
+    if not sentences:
         tally.drop(NO_SENTENCE)
-    return found
+    return sentences
 
 
 def read_pages(files: Sequence[str | Path], tally: Tally) -> Iterator[Page]:

@@ -72,11 +72,11 @@ def _copy_all(folder: Folder, target: Path, files: Sequence[File], missing: Sequ
                 stop.set()
                 threads.shutdown(cancel_futures=True)
                 raise
-            left = [file for file in missing if not is_whole(target, [file])]
-            bar.advance(sum(file.bytes for file in missing) - sum(file.bytes for file in left))
-            if left and not any(copied):  # another process of this host has them
+            remaining = [file for file in missing if not is_whole(target, [file])]
+            bar.advance(sum(file.bytes for file in missing) - sum(file.bytes for file in remaining))
+            if remaining and not any(copied):  # another process of this host has them
                 time.sleep(LOOK_SECONDS)
-            missing = left
+            missing = remaining
 
 
 def _copy(folder: Folder, target: Path, file: File, stop: threading.Event) -> bool:

@@ -23,7 +23,7 @@ from simcse_jax.data.corpus.manifest import (
 )
 from simcse_jax.data.corpus.plan import most_columns
 from simcse_jax.data.corpus.shards import TEXT, ShardWriter
-from simcse_jax.data.corpus.shared_folder import Plan
+from simcse_jax.data.corpus.shared_folder import FolderPlan
 from simcse_jax.data.corpus.source_rows import Change, Item, Items, make_change
 from simcse_jax.errors import UserError
 from simcse_jax.host import progress
@@ -33,7 +33,7 @@ from simcse_jax.huggingface.tokenizer import CHUNK, Tokenizer
 NO_TOKENS = np.empty(0, np.int32)  # of a missing hard negative
 
 
-def make(folder: Folder, plan: Plan, tokenizer: Tokenizer) -> Manifest | None:
+def make(folder: Folder, plan: FolderPlan, tokenizer: Tokenizer) -> Manifest | None:
     """Makes the shards that are missing or truncated and that no other process is making, after `plan.enter`.
 
     Returns:
@@ -45,8 +45,8 @@ def make(folder: Folder, plan: Plan, tokenizer: Tokenizer) -> Manifest | None:
         return listed
     maker, patient = _Maker(folder, plan, tokenizer, listed), False
     while True:
-        made, left = maker.make_missing(patient)
-        if not left:
+        made, remaining = maker.make_missing(patient)
+        if not remaining:
             return _finish(folder, plan)
         if not made and (patient or not is_remote(folder)):
             return None
@@ -56,20 +56,20 @@ def make(folder: Folder, plan: Plan, tokenizer: Tokenizer) -> Manifest | None:
 class _Maker:
     """Goes through all sources and makes the missing shards."""
 
-    def __init__(self, folder: Folder, plan: Plan, tokenizer: Tokenizer, listed: Manifest | None):
+    def __init__(self, folder: Folder, plan: FolderPlan, tokenizer: Tokenizer, listed: Manifest | None):
         self._listed = {} if listed is None else {shard.file: shard for shard in listed.shards}
         self._folder, self._plan, self._key, self._tokenizer = folder, plan, plan.key, tokenizer
         self._change: Change | None = make_change(plan.key["augment"], plan.key["seed"])
 
     def make_missing(self, patient: bool) -> tuple[int, int]:
         """Returns how many shards it made, and how many are being made by others."""
-        made = left = 0
-        there = shared_folder.names_in(self._folder)
+        made = remaining = 0
+        files = shared_folder.names_in(self._folder)
         for source in range(len(self._plan.sources)):
             rows = Items(self._key, source, self._change)
             for block in itertools.count():
                 name = shard_name(source, block)
-                facts = self._facts_if_whole(name) if f"{name}.json" in there else None
+                facts = self._facts_if_whole(name) if f"{name}.json" in files else None
                 if facts is None:
                     with shared_folder.claimed(self._folder / name, patient) as mine:
                         if mine:
@@ -78,12 +78,12 @@ class _Maker:
                                 facts = self._make(name, source, block, rows)
                                 made += 1
                 if facts is None:
-                    left += 1
+                    remaining += 1
                     if rows.is_last(block):
                         break
                 elif facts["last"]:
                     break
-        return made, left
+        return made, remaining
 
     def _facts_if_whole(self, name: str) -> dict[str, Any] | None:
         facts = read_facts(self._folder, name)
@@ -161,9 +161,9 @@ class _Maker:
 
     def _tokens(self, prompt: str, column: list[str | None], length: int) -> list[np.ndarray]:
         """The token ids of a column's sentences; no tokens for missing ones."""
-        there = [prompt + text for text in column if text is not None]
-        found = iter(self._tokenizer(there, length) if there else ())
-        return [NO_TOKENS if text is None else next(found) for text in column]
+        texts = [prompt + text for text in column if text is not None]
+        tokens = iter(self._tokenizer(texts, length) if texts else ())
+        return [NO_TOKENS if text is None else next(tokens) for text in column]
 
 
 def shard_name(source: int, block: int) -> str:
@@ -181,7 +181,7 @@ def shard_of(facts: Mapping[str, Any]) -> Shard:
     return Shard(**{name: facts[name] for name in Shard._fields})
 
 
-def _finish(folder: Folder, plan: Plan) -> Manifest | None:
+def _finish(folder: Folder, plan: FolderPlan) -> Manifest | None:
     """Writes the manifest of all shards."""
     with shared_folder.claimed(folder / NAME, patient=True) as mine:
         if not mine:
@@ -193,27 +193,27 @@ def _finish(folder: Folder, plan: Plan) -> Manifest | None:
     return read_manifest(folder)
 
 
-def _manifest(folder: Folder, plan: Plan) -> Manifest:
+def _manifest(folder: Folder, plan: FolderPlan) -> Manifest:
     columns = most_columns(plan)
     shards: list[Shard] = []
     sources = []
     histogram = np.zeros((columns, plan.key["max_length"] + 1), np.int64)
     for number, source in enumerate(plan.sources):
-        own, left_out = [], Counter[str]()
+        of_source, left_out = [], Counter[str]()
         for block in itertools.count():
             facts = read_facts(folder, shard_name(number, block))
             assert facts is not None
-            own.append(shard_of(facts))
+            of_source.append(shard_of(facts))
             left_out.update(facts["left_out"])
             counts = np.array(facts["histogram"], np.int64)
             if len(counts):
                 histogram += spread(counts, columns, len(plan.key["special_tokens"]))
             if facts["last"]:
                 break
-        used = sum(shard.rows for shard in own)
-        read = sum(shard.source_rows for shard in own)
+        used = sum(shard.rows for shard in of_source)
+        read = sum(shard.source_rows for shard in of_source)
         sources.append({"name": source, "rows": read, "used": used, "left_out": dict(left_out)})
-        shards += own
+        shards += of_source
     rows = sum(shard.rows for shard in shards)
     token_bytes, labels = plan.key["token_bytes"], plan.key["labels"]
     return Manifest(plan.key, sources, rows, columns, token_bytes, labels, histogram.tolist(), shards)

@@ -11,11 +11,11 @@ from simcse_jax.data.corpus.shared_folder import json_hash, size_of
 from simcse_jax.data.rows import reported
 from simcse_jax.data.tokens import Lengths, Prompts
 from simcse_jax.errors import UserError
-from simcse_jax.host.storage import Folder, as_path, is_remote, parse_json, write_atomically
+from simcse_jax.host.storage import Folder, as_path, is_remote, other_format, parse_json, write_atomically
+from simcse_jax.host.version import __version__
 
 NAME = "corpus.json"
-FORMAT = "simcse_jax corpus 1"
-FEWER = "simcse_jax corpus 2"  # rows have different numbers of hard negatives
+FORMAT = "simcse_jax corpus 2"
 REPAIR = "copy it again, or remove it and run the command that prepared the corpus again"
 
 
@@ -127,24 +127,24 @@ def joined(manifests: Sequence[Manifest], times: Sequence[float] = ()) -> Manife
 
     `times` is how often each corpus's rows count in the histogram; () for once.
     """
-    widest = max(manifests, key=lambda each: each.columns)  # the first, if several are
+    widest = max(manifests, key=lambda manifest: manifest.columns)  # the first, if several are
     if len(manifests) == 1:
         return widest
     columns, empty = widest.columns, len(widest.key["special_tokens"])
-    longest = max(each.key["max_length"] for each in manifests)
+    longest = max(manifest.key["max_length"] for manifest in manifests)
     histogram = np.zeros((columns, longest + 1), np.float64 if times else np.int64)
-    for each, count in zip(manifests, times or [1] * len(manifests), strict=True):
-        counts = np.array(each.histogram, np.int64)
+    for manifest, count in zip(manifests, times or [1] * len(manifests), strict=True):
+        counts = np.array(manifest.histogram, np.int64)
         histogram[:, : counts.shape[1]] += count * spread(counts, columns, empty)
-    same = all(each.prompts == widest.prompts for each in manifests)
+    same = all(manifest.prompts == widest.prompts for manifest in manifests)
     return widest._replace(
         key=widest.key
-        | {"sources": [source for each in manifests for source in each.key["sources"]], "max_length": longest}
+        | {"sources": [source for manifest in manifests for source in manifest.key["sources"]], "max_length": longest}
         | ({} if same else {"prompts": []}),
-        sources=[source for each in manifests for source in each.sources],
-        rows=sum(each.rows for each in manifests),
+        sources=[source for manifest in manifests for source in manifest.sources],
+        rows=sum(manifest.rows for manifest in manifests),
         histogram=histogram.tolist(),
-        shards=[shard for each in manifests for shard in each.shards],
+        shards=[shard for manifest in manifests for shard in manifest.shards],
     )
 
 
@@ -164,8 +164,9 @@ def read_manifest(folder: Folder) -> Manifest:
     where = f"{folder / NAME}"
     with reported(where):
         content = parse_json((folder / NAME).read_text(encoding="utf-8"), where)
-    if content.pop("format", None) not in (FORMAT, FEWER):
-        raise UserError(f"{where}: not a corpus that this version reads ({FORMAT}, {FEWER}); prepare another one")
+    if content.pop("format", None) != FORMAT:
+        raise other_format(where, content, "prepare the corpus again")
+    content.pop("versions")
     if content.pop("sha256", None) != json_hash(content):
         raise UserError(f"{where}: was changed since it was written; {REPAIR}")
     return Manifest(**content | {"shards": [Shard(**shard) for shard in content["shards"]]})
@@ -173,7 +174,7 @@ def read_manifest(folder: Folder) -> Manifest:
 
 def write_manifest(folder: Folder, manifest: Manifest) -> None:
     """Writes the manifest."""
-    about = {"format": FEWER if manifest.lacking else FORMAT, "sha256": manifest.fingerprint}
+    about = {"format": FORMAT, "versions": {"simcse_jax": __version__}, "sha256": manifest.fingerprint}
     write_atomically(folder / NAME, json.dumps(about | manifest.content(), indent=1) + "\n")
 
 
@@ -188,8 +189,8 @@ def check_sizes(folder: Folder, files: Iterable[File]) -> None:
         path = folder / file.name
         size = size_of(path)
         if size != file.bytes:
-            found = "missing" if size is None else f"has {size:,} bytes"
+            problem = "missing" if size is None else f"has {size:,} bytes"
             raise UserError(
-                f"{path}: {found}, but {NAME} says {file.bytes:,} bytes; copy it again, or run the command that "
+                f"{path}: {problem}, but {NAME} says {file.bytes:,} bytes; copy it again, or run the command that "
                 "prepared the corpus again"
             )

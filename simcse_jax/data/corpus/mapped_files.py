@@ -34,7 +34,7 @@ _system.syscall.argtypes = [*[ctypes.c_long] * 2, ctypes.c_void_p, ctypes.c_size
 _system.madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
 
 
-class Part(NamedTuple):
+class FileRange(NamedTuple):
     """A part of a file, in bytes; both numbers are multiples of the page's size."""
 
     path: Path
@@ -45,7 +45,7 @@ class Part(NamedTuple):
 class Mapped:
     """The bytes of all parts, one after another."""
 
-    def __init__(self, mapped: Sequence[Part]):
+    def __init__(self, mapped: Sequence[FileRange]):
         """Maps the parts. The files must be long enough: a read beyond a file's end kills the process."""
         total = max(sum(part.size for part in mapped), PAGE)
         self._base = _map(None, total, 0, mmap.MAP_PRIVATE | MAP_ANONYMOUS, -1, 0, "a corpus")
@@ -113,10 +113,10 @@ def _advise_together(ranges: np.ndarray) -> bool:
         os.close(this)
 
 
-def _map(address: int | None, size: int, protection: int, flags: int, descriptor: int, start: int, what: str) -> int:
-    found = _system.mmap(address, size, protection, flags, descriptor, start)
-    if found == FAILED:
+def _map(address: int | None, size: int, protection: int, flags: int, descriptor: int, start: int, name: str) -> int:
+    mapped = _system.mmap(address, size, protection, flags, descriptor, start)
+    if mapped == FAILED:
         number = ctypes.get_errno()
         advice = "; " + MANY if number == errno.ENOMEM and descriptor >= 0 else ""
-        raise UserError(f"{what}: cannot be mapped into memory: {os.strerror(number)}{advice}")
-    return int(found)
+        raise UserError(f"{name}: cannot be mapped into memory: {os.strerror(number)}{advice}")
+    return int(mapped)

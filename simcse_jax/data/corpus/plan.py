@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from simcse_jax.data.corpus import shared_folder
 from simcse_jax.data.corpus.shards import MOST_TOKENS, token_type
-from simcse_jax.data.corpus.shared_folder import Plan, hash_file, stamp_of
+from simcse_jax.data.corpus.shared_folder import FolderPlan, hash_file, stamp_of
 from simcse_jax.data.corpus.source_rows import check_usable
 from simcse_jax.data.documents import REACH
 from simcse_jax.data.examples import open_source, prefix_of
@@ -38,7 +38,7 @@ def make_plan(
     seed: int = 42,
     keep_text: bool = False,
     shard_rows: int | None = None,
-) -> Plan:
+) -> FolderPlan:
     """Examines all sources, reading only their first rows; with lists of hard negatives, all rows, to find the longest.
 
     Args:
@@ -53,13 +53,13 @@ def make_plan(
     names = expand(data, "--data")
     looked = [_look(name, columns, positives, labels, augment or {}) for name in names]
     lengths = Lengths(max_length, max_length) if isinstance(max_length, int) else max_length
-    longest, width = max(lengths), _widest([each.source for each in looked], mixed)
+    longest, width = max(lengths), _widest([sample.source for sample in looked], mixed)
     if not isinstance(max_length, int) and width == 1:
         raise UserError(f"--max-length: two lengths, but {names[0]} has one column of sentences; give one")
     prompts = _for_columns(prompts, width)
-    check_prompts(tokenizer, [Prompts(prompts[0], each) for each in prompts[1:] or prompts], lengths, "--prompt")
+    check_prompts(tokenizer, [Prompts(prompts[0], other) for other in prompts[1:] or prompts], lengths, "--prompt")
     key = {
-        "sources": [each.source for each in looked],
+        "sources": [sample.source for sample in looked],
         "tokenizer": hashlib.sha256(tokenizer.content()).hexdigest(),
         "special_tokens": tokenizer([""], longest)[0].tolist(),
         "token_bytes": token_type(vocabulary).itemsize,
@@ -76,7 +76,9 @@ def make_plan(
     }
     if not isinstance(max_length, int):
         key["lengths"] = list(lengths)
-    return Plan(json.loads(json.dumps(key)), {name: each.written for name, each in zip(names, looked, strict=True)})
+    return FolderPlan(
+        json.loads(json.dumps(key)), {name: sample.written for name, sample in zip(names, looked, strict=True)}
+    )
 
 
 def _rows_of_a_shard(asked: int | None, tokens: int) -> int:
@@ -131,28 +133,28 @@ def _identified(augment: Mapping[str, Any]) -> dict[str, Any]:
     return {**augment, **({"lexicon_sha256": hash_file(local_path(lexicon))} if lexicon else {})}
 
 
-def most_columns(plan: Plan) -> int:
+def most_columns(plan: FolderPlan) -> int:
     """The maximum number of columns of a source, including generated ones."""
     return max(source["columns"] for source in plan.key["sources"])
 
 
-def enter(folder: Folder, plan: Plan) -> None:
+def enter(folder: Folder, plan: FolderPlan) -> None:
     """Writes the plan into a new corpus's folder, or checks that an existing folder is for the same corpus."""
     shared_folder.enter(folder, plan, "another corpus's", lambda: check_usable(plan.key))
 
 
 def expand(data: Sequence[str], option: str) -> list[str]:
     """The sources, with the files of each folder and of each pattern, sorted by name."""
-    found: list[str] = []
+    names: list[str] = []
     for name in itertools.chain.from_iterable(map(split_sources, data)):
         try:
-            found += [name] if prefix_of(name) else files_of(name)
+            names += [name] if prefix_of(name) else files_of(name)
         except UserError as error:
             raise UserError(f"{option} {error}") from None
     seen: set[str] = set()
-    for name in found:
+    for name in names:
         place = name if prefix_of(name) or is_remote(name) else os.path.abspath(as_path(name))
         if place in seen:
             raise UserError(f"{option}: {name} is named twice; remove one")
         seen.add(place)
-    return found
+    return names

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from simcse_jax.data.corpus.manifest import REPAIR, Shard, check_sizes, joined, read_manifest
-from simcse_jax.data.corpus.mapped_files import Mapped, Part
+from simcse_jax.data.corpus.mapped_files import FileRange, Mapped
 from simcse_jax.data.corpus.shards import BEGIN, ENTRY, NEGATIVES, checksums, label_terms, text_checksum, weights
 from simcse_jax.data.corpus.shared_folder import size_of
 from simcse_jax.data.tokens import padded_length
@@ -34,28 +34,28 @@ class Sentences(NamedTuple):
 class Prepared:
     """N rows of C columns. Opening reads only the manifests."""
 
-    def __init__(self, folder: Path, *others: Path):
+    def __init__(self, folder: Path, *further: Path):
         """Opens one corpus on a disk, or several whose rows follow one another."""
-        each = {path: read_manifest(path) for path in (folder, *others)}
-        for path, manifest in each.items():
+        manifests = {path: read_manifest(path) for path in (folder, *further)}
+        for path, manifest in manifests.items():
             check_sizes(path, (shard.files[0] for shard in manifest.shards))  # texts are not read
-        self.folder, self._manifests = folder, list(each.values())
+        self.folder, self._manifests = folder, list(manifests.values())
         self.manifest = joined(self._manifests)
-        self.sizes = tuple(manifest.rows for manifest in each.values()) if others else ()  # rows of each of several
-        self._paths = [path / shard.file for path, manifest in each.items() for shard in manifest.shards]
+        self.sizes = tuple(manifest.rows for manifest in self._manifests) if further else ()  # rows of each of several
+        self._paths = [path / shard.file for path, manifest in manifests.items() for shard in manifest.shards]
         shards, width = self.manifest.shards, self.manifest.token_bytes
         places = [shard.parts(width, self.manifest.labels) for shard in shards]
         paired = list(zip(self._paths, places, strict=True))
-        self._tokens = Mapped([Part(file, each.tokens, each.entries - each.tokens) for file, each in paired])
-        self._index = Mapped([Part(file, each.entries, each.labels - each.entries) for file, each in paired])
-        self._labels = Mapped([Part(file, each.labels, each.origins - each.labels) for file, each in paired])
+        self._tokens = Mapped([FileRange(file, parts.tokens, parts.entries - parts.tokens) for file, parts in paired])
+        self._index = Mapped([FileRange(file, parts.entries, parts.labels - parts.entries) for file, parts in paired])
+        self._labels = Mapped([FileRange(file, parts.labels, parts.origins - parts.labels) for file, parts in paired])
         self._ids = self._tokens.array(np.dtype(f"<u{width}"))
         self._entries = self._index.array(np.dtype("<u4")).reshape(-1, 2)
         self._label = self._labels.array(np.dtype("i1"))
         self._first_row = _starts([shard.rows for shard in shards])  # (S + 1,)
-        self._first_token = _starts([(each.entries - each.tokens) // width for each in places])
-        self._first_entry = _starts([(each.labels - each.entries) // ENTRY for each in places])
-        self._first_label = _starts([each.origins - each.labels for each in places])
+        self._first_token = _starts([(parts.entries - parts.tokens) // width for parts in places])
+        self._first_entry = _starts([(parts.labels - parts.entries) // ENTRY for parts in places])
+        self._first_label = _starts([parts.origins - parts.labels for parts in places])
         self._width = np.array([shard.columns for shard in shards])
         self._size = np.array([shard.tokens for shard in shards])
         self._factors = weights(self.length)
@@ -107,7 +107,7 @@ class Prepared:
         if len(set(self.manifest.lengths)) == 1 or self.num_columns == 1:
             return ()
         longest = [int(np.flatnonzero(counts)[-1]) for counts in self.manifest.counts]
-        return tuple(padded_length(each, self.length) for each in longest)
+        return tuple(padded_length(length, self.length) for length in longest)
 
     def locate(self, rows: np.ndarray) -> Sentences:
         """Locates sentences, by row numbers (B,), or (B, C) for a row per column.
@@ -115,12 +115,12 @@ class Prepared:
         In a source with one column, each row is its own positive. Other missing columns are empty sentences.
         """
         columns = np.arange(self.num_columns)
-        each = rows[:, None] if rows.ndim == 1 else rows  # (B, 1) or (B, C)
-        shard, within = self.shards_of(each)
+        by_column = rows[:, None] if rows.ndim == 1 else rows  # (B, 1) or (B, C)
+        shard, within = self.shards_of(by_column)
         width = self._width[shard]
-        column = np.where(columns < width, columns, 0) if rows.ndim == 1 else np.zeros_like(each)
+        column = np.where(columns < width, columns, 0) if rows.ndim == 1 else np.zeros_like(by_column)
         entry = self._first_entry[shard] + within * width + column
-        self._index.will_need(*_ranges((entry - column)[:, : each.shape[1]], width + 1, ENTRY))
+        self._index.will_need(*_ranges((entry - column)[:, : by_column.shape[1]], width + 1, ENTRY))
         starts = self._entries[entry, 0].astype(np.int64)
         ends = self._entries[entry + 1, 0].astype(np.int64)
         lengths = ends - starts
@@ -140,27 +140,27 @@ class Prepared:
         lengths = np.where(empty, self._special, lengths)
         return Sentences(starts + self._first_token[shard], lengths, sums, shard, empty, present)
 
-    def will_need(self, found: Sentences) -> None:
+    def will_need(self, sentences: Sentences) -> None:
         """Asks the system to read these sentences from the disk, without waiting."""
-        runs = found.shards.shape[1]  # a row's sentences are adjacent, unless each comes from its own row
-        starts, ends = found.starts[:, :runs], found.starts + np.where(found.empty, 0, found.lengths)
+        runs = sentences.shards.shape[1]  # a row's sentences are adjacent, unless each comes from its own row
+        starts, ends = sentences.starts[:, :runs], sentences.starts + np.where(sentences.empty, 0, sentences.lengths)
         ends = ends if runs > 1 else ends.max(axis=1, keepdims=True)
         self._tokens.will_need(*_ranges(starts, ends - starts, self.manifest.token_bytes))
 
-    def gather(self, found: Sentences) -> tuple[np.ndarray, np.ndarray]:
+    def gather(self, sentences: Sentences) -> tuple[np.ndarray, np.ndarray]:
         """The sentences' token ids and mask, both (B, C, T) int32; ids are 0 where the mask is.
 
         Raises:
           UserError: naming a shard whose tokens or labels were changed since it was written.
         """
         place = np.arange(self.length)
-        mask = place < found.lengths[..., None]
-        read = mask & ~found.empty[..., None]
+        mask = place < sentences.lengths[..., None]
+        read = mask & ~sentences.empty[..., None]
         ids = np.zeros(mask.shape, np.int32)
-        ids[read] = self._ids.take((found.starts[..., None] + place)[read])
-        self._refuse((checksums(ids, read, self._factors) != found.sums) & ~found.empty, found.shards)
-        if found.empty.any():
-            ids = np.where(found.empty[..., None], self._empty, ids)
+        ids[read] = self._ids.take((sentences.starts[..., None] + place)[read])
+        self._refuse((checksums(ids, read, self._factors) != sentences.sums) & ~sentences.empty, sentences.shards)
+        if sentences.empty.any():
+            ids = np.where(sentences.empty[..., None], self._empty, ids)
         return ids, mask.astype(np.int32)
 
     def labels(self, rows: np.ndarray) -> np.ndarray:
@@ -199,31 +199,31 @@ def origins(corpus: Prepared, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]
     Raises:
       UserError: naming a shard with an impossible row number; only `--verify` finds wrong but possible ones.
     """
-    sources, found = np.empty(len(rows), np.int64), np.empty(len(rows), np.int64)
+    sources, numbers_in_source = np.empty(len(rows), np.int64), np.empty(len(rows), np.int64)
     shards, within = corpus.shards_of(rows)
     for number in np.unique(shards).tolist():
-        shard, own = corpus.manifest.shards[number], shards == number
-        sources[own], found[own] = shard.source, shard.first + within[own]
+        shard, here = corpus.manifest.shards[number], shards == number
+        sources[here], numbers_in_source[here] = shard.source, shard.first + within[here]
         if shard.origins:
             start = shard.parts(corpus.manifest.token_bytes, corpus.manifest.labels).origins
             path = corpus.file(number)
             listed = np.memmap(path, "<u4", "r", start, (shard.rows,))
-            numbers = listed[within[own]].astype(np.int64)
-            if (numbers < within[own]).any() or (numbers >= shard.source_rows).any():
+            numbers = listed[within[here]].astype(np.int64)
+            if (numbers < within[here]).any() or (numbers >= shard.source_rows).any():
                 raise corpus.damaged(number)
-            found[own] = shard.first + numbers
-    return sources, found
+            numbers_in_source[here] = shard.first + numbers
+    return sources, numbers_in_source
 
 
 def texts(corpus: Prepared, rows: np.ndarray) -> list[list[str]]:
     """The sentences of rows without prompts, without columns that a row lacks; refused if the text was not kept."""
     if not corpus.has_text:
         raise UserError(f"{corpus.folder}: was prepared without its text; prepare it again with --keep-text")
-    found: list[list[str]] = [[]] * len(rows)
+    by_row: list[list[str]] = [[]] * len(rows)
     shards, within = corpus.shards_of(rows)
     for number in np.unique(shards).tolist():
         shard = corpus.manifest.shards[number]
-        own = np.flatnonzero(shards == number)
+        rows_here = np.flatnonzero(shards == number)
         folder = corpus.file(number).parent
         path = folder / shard.files[1].name
         if size_of(path) is None:
@@ -232,9 +232,9 @@ def texts(corpus: Prepared, rows: np.ndarray) -> list[list[str]]:
                 "command again that prepared it"
             )
         check_sizes(folder, shard.files[1:])
-        for place, texts in zip(own.tolist(), _texts_of(folder, shard, within[own].tolist()), strict=True):
-            found[place] = texts
-    return found
+        for place, texts in zip(rows_here.tolist(), _texts_of(folder, shard, within[rows_here].tolist()), strict=True):
+            by_row[place] = texts
+    return by_row
 
 
 def _texts_of(folder: Path, shard: Shard, rows: list[int]) -> Iterator[list[str]]:

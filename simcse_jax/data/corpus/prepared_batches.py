@@ -9,12 +9,12 @@ from statistics import NormalDist
 import numpy as np
 
 from simcse_jax.data.batches import WORTH_LEAVING_OUT
-from simcse_jax.data.corpora import AnyBatches, Part, Programs
+from simcse_jax.data.corpora import AnyBatches, MixedCorpus, Programs
 from simcse_jax.data.corpus.prepared import Prepared, Sentences, texts
 from simcse_jax.data.draws import ORDER, SUBSET, permutation
 from simcse_jax.data.equal_texts import numbered
 from simcse_jax.data.mixture import Mixture
-from simcse_jax.data.no_duplicates import hashed, kept_apart, left_together
+from simcse_jax.data.no_duplicates import hashed, remaining_duplicates, separate_duplicates
 from simcse_jax.data.pairing import Pairing
 from simcse_jax.data.tokens import Prompts
 
@@ -25,7 +25,7 @@ EPOCHS = 2  # whose whole order is cached, where rows are kept apart: the last o
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class PreparedCorpus(Part):
+class PreparedCorpus(MixedCorpus):
     """The rows that a run trains on."""
 
     prepared: Prepared
@@ -37,7 +37,7 @@ class PreparedCorpus(Part):
     texts: bool = False  # whether batches have numbers of texts, by the texts that were kept
     apart: np.ndarray | None = None  # as in `data.batches.Corpus`, of all rows of the corpus
 
-    taught = None  # a prepared corpus has no text for a teacher
+    teacher = None  # a prepared corpus has no text for a teacher
 
     @property
     def _stored(self) -> tuple[int, int, bool, bool]:
@@ -141,21 +141,21 @@ class PreparedBatches(AnyBatches):
         if self._corpus.apart is None:
             return []
         with self._alone:
-            return left_together(self._apart(0), self._corpus.apart, self.batch_size)
+            return remaining_duplicates(self._apart(0), self._corpus.apart, self.batch_size)
 
     def _read(self, step: int, first: int, last: int) -> dict[str, np.ndarray]:
         with self._alone:
-            rows, found = self._located(step)
-        own = found.part(slice(first, last))
-        self._prepared.will_need(own)
-        ids, mask = self._prepared.gather(own)
+            rows, batch_sentences = self._located(step)
+        part = batch_sentences.part(slice(first, last))
+        self._prepared.will_need(part)
+        ids, mask = self._prepared.gather(part)
         if self._corpus.pad_token_id:
             ids = np.where(mask > 0, ids, self._corpus.pad_token_id).astype(np.int32)
         batch = {"input_ids": ids, "attention_mask": mask, "index": np.arange(first, last, dtype=np.int32)}
         if self._corpus.labels:
             batch["label"] = self._prepared.labels(rows[first:last])
         if self._prepared.mixed:
-            batch["present"] = own.present
+            batch["present"] = part.present
         if self._corpus.texts:
             with self._comparing:
                 batch["text"] = self._numbered(step)[first:last]
@@ -165,12 +165,14 @@ class PreparedBatches(AnyBatches):
         """(B, C) the numbers of a batch's texts, the same in every process."""
         with self._alone:
             rows, _ = self._located(step)
-        found = texts(self._prepared, rows.ravel())
+        batch_texts = texts(self._prepared, rows.ravel())
         if rows.ndim > 1:  # pairs of single sentences
-            return numbered(found)[0].reshape(rows.shape)
+            return numbered(batch_texts)[0].reshape(rows.shape)
         # As in `Prepared.locate`: a sentence alone is its own positive, and others that a row lacks are empty.
         columns = self._prepared.num_columns
-        return numbered([*own, *own * (len(own) == 1), *[""] * columns][:columns] for own in found)[0]
+        return numbered(
+            [*row_texts, *row_texts * (len(row_texts) == 1), *[""] * columns][:columns] for row_texts in batch_texts
+        )[0]
 
     def _locate(self, step: int) -> tuple[np.ndarray, Sentences]:
         """The rows of a batch, and the locations of their sentences."""
@@ -188,11 +190,11 @@ class PreparedBatches(AnyBatches):
         if self._corpus.apart is not None:
             return self._apart(epoch)[positions]
         blocks = positions // AT_ONCE
-        found = np.empty(positions.shape, np.int64)
+        ordered = np.empty(positions.shape, np.int64)
         for block in np.unique(blocks).tolist():
-            own = blocks == block
-            found[own] = self._rows_near(epoch, block)[positions[own] - block * AT_ONCE]
-        return found
+            in_block = blocks == block
+            ordered[in_block] = self._rows_near(epoch, block)[positions[in_block] - block * AT_ONCE]
+        return ordered
 
     def _permuted(self, epoch: int, block: int) -> np.ndarray:
         first = block * AT_ONCE
@@ -202,7 +204,7 @@ class PreparedBatches(AnyBatches):
         """(N,) the rows of a whole epoch."""
         assert self._corpus.apart is not None
         order = self._rows_at(epoch, np.arange(self._corpus.num_rows))
-        return kept_apart(order, self._corpus.apart, self.batch_size, self._seed, epoch)
+        return separate_duplicates(order, self._corpus.apart, self.batch_size, self._seed, epoch)
 
     def _rows_at(self, epoch: int, positions: np.ndarray) -> np.ndarray:
         if self._corpus.mixture is not None:
@@ -228,7 +230,7 @@ def least_cost(counts: np.ndarray, together: int, parts: int, places: int | np.n
       parts: the parts of a batch, which fits if all its parts fit in every column.
       places: of the larger program, in every column or (C,).
     """
-    every = np.broadcast_to(places, len(counts))
+    widths = np.broadcast_to(places, len(counts))
     lengths = np.arange(counts.shape[1])
     share = counts / counts.sum(axis=1, keepdims=True)
     mean = share @ lengths
@@ -237,9 +239,9 @@ def least_cost(counts: np.ndarray, together: int, parts: int, places: int | np.n
     def size(fits: float) -> np.ndarray:
         usual = NormalDist().inv_cdf(fits ** (1 / (parts * len(counts))))
         tokens = np.ceil(together * mean + together**0.5 * deviation * usual)
-        return np.minimum(tokens.astype(np.int64), every)
+        return np.minimum(tokens.astype(np.int64), widths)
 
     def cost(fits: float) -> float:
-        return float(fits * size(fits).sum() + (1 - fits) * every.sum())
+        return float(fits * size(fits).sum() + (1 - fits) * widths.sum())
 
     return size(min(SHARES, key=cost))

@@ -150,11 +150,11 @@ class ShardWriter:
         place = np.arange(len(flat)) - np.repeat(starts, lengths)
         sums = np.zeros(len(flat) + 1, np.uint32)
         np.cumsum((flat.astype(np.uint32) + np.uint32(1)) * self._factors[place], dtype=np.uint32, out=sums[1:])
-        own = sums[ends] - sums[starts] + np.uint32(BEGIN)
+        sentence_sums = sums[ends] - sums[starts] + np.uint32(BEGIN)
         if labels is not None:
-            own += np.repeat(label_terms(labels), width)
+            sentence_sums += np.repeat(label_terms(labels), width)
             self._labels.append(labels)
-        self._index.append(np.stack([(self.tokens + starts).astype(np.uint32), own], axis=1))
+        self._index.append(np.stack([(self.tokens + starts).astype(np.uint32), sentence_sums], axis=1))
         self._file.write(flat.astype(self._token).tobytes())
         counts = [np.bincount(lengths[column::width], minlength=len(self._factors) + 1) for column in range(width)]
         self.histogram = np.stack(counts) + (self.histogram if len(self.histogram) else 0)

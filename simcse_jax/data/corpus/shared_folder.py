@@ -36,7 +36,7 @@ PIECE = 1 << 23  # bytes read at a time to copy a file
 LEFTOVER = re.compile(r"\.{1,2}(corpus|embeddings|plan|quantization|rows|shard)[-.].*\.(lock|tmp.*)")
 
 
-class Plan(NamedTuple):
+class FolderPlan(NamedTuple):
     """Everything that determines the result, and when the sources were written."""
 
     key: dict[str, Any]  # its `sources` have a `name` each
@@ -48,27 +48,27 @@ class Plan(NamedTuple):
         """The sources' names."""
         return [source["name"] for source in self.key["sources"]]
 
-    def own(self, folder: Folder, name: str = PLAN) -> Folder:
+    def file(self, folder: Folder, name: str = PLAN) -> Folder:
         """One of the folder's own files, named without the dot; by default the plan itself."""
         return folder / f"{self.dot}{name}"
 
 
-def enter(folder: Folder, plan: Plan, whose: str, check: Callable[[], object] = lambda: None) -> None:
+def enter(folder: Folder, plan: FolderPlan, whose: str, check: Callable[[], object] = lambda: None) -> None:
     """Writes the plan into a new folder, or checks that an existing folder has the same plan.
 
     Args:
       whose: how the error describes a folder with another plan: "another corpus's".
       check: called before a new folder is started; raises an error to prevent it.
     """
-    if read_sealed(plan.own(folder)) is None:
+    if read_sealed(plan.file(folder)) is None:
         check()
     for attempt in itertools.count():
         with claimed(folder / PLAN, patient=attempt > ATTEMPTS) as mine:
             if mine:
-                before = read_sealed(plan.own(folder))
+                before = read_sealed(plan.file(folder))
                 if before is None:
                     check_own(folder)
-                    write_sealed(plan.own(folder), {"key": plan.key, "stamps": plan.stamps})
+                    write_sealed(plan.file(folder), {"key": plan.key, "stamps": plan.stamps})
                 else:
                     _compare(folder, before, plan, whose)
                 break
@@ -77,13 +77,13 @@ def enter(folder: Folder, plan: Plan, whose: str, check: Callable[[], object] = 
 
 def check_own(folder: Folder) -> None:
     """Refuses a folder that has files but no plan."""
-    there = names_in(folder)
-    others = sorted(name for name in there if not name.startswith((".", f"{PLAN}.")))  # an unfinished plan
-    if others and there.isdisjoint((PLAN, f"{DOT}{PLAN}")):
-        raise UserError(f"--output {folder}: has other files ({others[0]}) and no plan; choose another folder")
+    names = names_in(folder)
+    foreign = sorted(name for name in names if not name.startswith((".", f"{PLAN}.")))  # an unfinished plan
+    if foreign and names.isdisjoint((PLAN, f"{DOT}{PLAN}")):
+        raise UserError(f"--output {folder}: has other files ({foreign[0]}) and no plan; choose another folder")
 
 
-def check_unchanged(folder: Folder, plan: Plan, sources: Sequence[str] | None = None) -> None:
+def check_unchanged(folder: Folder, plan: FolderPlan, sources: Sequence[str] | None = None) -> None:
     """Refuses sources that were changed since the plan was made; by default checks all of them."""
     names = plan.sources if sources is None else sources
     with ThreadPoolExecutor(AT_A_TIME) as threads:  # a bucket answers slowly
@@ -97,7 +97,7 @@ def names_in(folder: Folder) -> set[str]:
         return {path.name for path in folder.iterdir()}
 
 
-def leave(folder: Folder, plan: Plan, *notes: str) -> None:
+def leave(folder: Folder, plan: FolderPlan, *notes: str) -> None:
     """Removes the plan and the folder after an error in the data, if nothing was made and nobody else is working there.
 
     A corrected source counts as a different one, so the folder could not be resumed.
@@ -105,18 +105,18 @@ def leave(folder: Folder, plan: Plan, *notes: str) -> None:
     Args:
       notes: patterns of the folder's own files that are also removed, since they hold no results.
     """
-    there = names_in(folder) if folder.is_dir() else set()
-    first, *others = (plan.own(folder, name).name for name in (PLAN, *notes))
-    if first in there and all(
-        is_of_macos(name) or any(fnmatch.fnmatch(name, note) for note in (first, *others)) for name in there
+    names = names_in(folder) if folder.is_dir() else set()
+    first, *patterns = (plan.file(folder, name).name for name in (PLAN, *notes))
+    if first in names and all(
+        is_of_macos(name) or any(fnmatch.fnmatch(name, note) for note in (first, *patterns)) for name in names
     ):
-        for name in sorted(there, key=lambda name: name == first):  # the plan last
+        for name in sorted(names, key=lambda name: name == first):  # the plan last
             (folder / name).unlink()
         if not is_remote(folder):
             folder.rmdir()
 
 
-def _compare(folder: Folder, before: Mapping[str, Any], plan: Plan, whose: str) -> None:
+def _compare(folder: Folder, before: Mapping[str, Any], plan: FolderPlan, whose: str) -> None:
     key, now = before["key"], plan.key
     differing = [name for name in {**now, **key} if key.get(name) != now.get(name)]
     if differing:
@@ -130,14 +130,14 @@ def _difference(name: str, before: Any, now: Any) -> str:
     if name != "sources" or not isinstance(before, list):
         return f"{name} was {before!r:.80}, is {now!r:.80}"
     nothing: dict[str, Any] = {}
-    for place, (one, other) in enumerate(itertools.zip_longest(before, now, fillvalue=nothing), 1):
-        fields = [field for field in {**other, **one} if one.get(field) != other.get(field)]
+    for place, (old, current) in enumerate(itertools.zip_longest(before, now, fillvalue=nothing), 1):
+        fields = [field for field in {**current, **old} if old.get(field) != current.get(field)]
         if "name" in fields:
-            was, new = (each.get("name", "missing") for each in (one, other))
+            was, new = (source.get("name", "missing") for source in (old, current))
             return f"source {place} was {was}, is {new}"
         if fields:
-            was, new = (each.get(fields[0]) for each in (one, other))  # another command's plan has other fields
-            return f"{one['name']}: {fields[0]} was {was}, is {new}"
+            was, new = old.get(fields[0]), current.get(fields[0])  # another command's plan has other fields
+            return f"{old['name']}: {fields[0]} was {was}, is {new}"
     raise AssertionError(name)
 
 
@@ -165,14 +165,14 @@ def claimed(path: Folder, patient: bool = False) -> Iterator[bool]:
 def _claim(job: contextlib.ExitStack, lock: Path) -> bool:
     try:
         lock.parent.mkdir(parents=True, exist_ok=True)
-        found = open_alone(lock)
+        lock_file = open_alone(lock)
     except Taken:
         return False
     except OSError as error:
         raise UserError(f"{lock.parent}: cannot be written: {why(error)}") from None
-    if found is None:  # its holder has just exited
+    if lock_file is None:  # its holder has just exited
         return False
-    job.callback(os.close, found[0])
+    job.callback(os.close, lock_file[0])
     job.callback(lock.unlink, missing_ok=True)  # first, while it is still this process's
     return True
 

@@ -104,8 +104,8 @@ def _next_sentences(source: Source, numbered: Iterator[tuple[int, Row]], reach: 
     lines = ((number, source.read(row)[0][0]) for number, row in numbered)
     ahead = deque(itertools.islice(lines, 1 + reach))
     while ahead:
-        (number, text), *others = ahead
-        following = [text for _, text in itertools.takewhile(lambda line: line[1], others)]
+        (number, text), *following_rows = ahead
+        following = [text for _, text in itertools.takewhile(lambda line: line[1], following_rows)]
         if not text:
             yield BLANK
         elif not following:
@@ -152,6 +152,6 @@ def _check_source(key: Mapping[str, Any], number: int, source: str) -> None:
             f"--positives {positives} needs documents with a blank line between them"
         )
     if left_out["unused"]:
-        what = "no document has two sentences" if needed else f"no pair is labelled {positives}"
-        raise UserError(f"{source}: {what}; choose another --positives")
+        problem = "no document has two sentences" if needed else f"no pair is labelled {positives}"
+        raise UserError(f"{source}: {problem}; choose another --positives")
     raise no_examples_in(source, left_out["blank"], left_out["unlabelled"])

@@ -30,15 +30,15 @@ def labels(configs: Mapping[str, Mapping[str, Any]]) -> list[str]:
     Args:
       configs: the fields that change a result, by their dotted names; by the names of the runs' folders.
     """
-    names, every = list(configs), list(configs.values())
-    fields = dict.fromkeys(field for config in every for field in config)
-    differing = [field for field in fields if any(config.get(field) != every[0].get(field) for config in every)]
+    names, values = list(configs), list(configs.values())
+    fields = dict.fromkeys(field for config in values for field in config)
+    differing = [field for field in fields if any(config.get(field) != values[0].get(field) for config in values)]
     if len(differing) == 1:
         *_, parent, last = ["", *differing[0].split(".")]
-        what = (f"{parent} {last}" if last in VAGUE else last).replace("_", " ").strip()
-        found = [f"{what} {_value(config.get(differing[0]))}" for config in every]
-        if len(set(found)) == len(found):
-            return found
+        field_name = (f"{parent} {last}" if last in VAGUE else last).replace("_", " ").strip()
+        texts = [f"{field_name} {_value(config.get(differing[0]))}" for config in values]
+        if len(set(texts)) == len(texts):
+            return texts
     return unique(short_names(names), names)
 
 
@@ -66,16 +66,16 @@ def write(
     files: dict[str, str | bytes] = {DYNAMICS: to_json({"data": data, "about": dict(about), "runs": shown})}
     sections = []
     for field in FIELDS:
-        found = {
+        points_of = {
             label: [(int(point["step"]), float(point[field])) for point in points if field in point]
             for label, points in runs.items()
         }
-        found = {label: points for label, points in found.items() if points}
-        if not found:
+        points_of = {label: points for label, points in points_of.items() if points}
+        if not points_of:
             continue
-        drawn = {field: pictures.over_steps(found, field, data)}
+        drawn = {field: pictures.over_steps(points_of, field, data)}
         files |= {f"{field}.{kind}": content for kind, content in drawn[field].items()}
-        sections.append(page.described(field, drawn))
+        sections.append(page.picture_section(field, drawn))
     sections.append(Section("First and last step", "", _ends(runs)))
     measured = page.facts({"What was measured": {"data": data, **about}, "Versions": versions})
     measured += page.table("The runs", [], list(workdirs.items()), text=True)

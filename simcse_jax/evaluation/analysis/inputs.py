@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 class Data(NamedTuple):
-    """What to measure on."""
+    """The sentences to measure on."""
 
     sentences: list[str]
     name: str
@@ -34,15 +34,15 @@ def read_data(name: str, column: str | None = None, split: str = "test", count: 
     """
     path = local_path(name)
     if not sts.is_graded(path):
-        found, about, pairs = read_sentences(name, column), path.name, None
+        sentences, about, pairs = read_sentences(name, column), path.name, None
     elif column:
         raise UserError(f"--column {column}: of graded pairs the first sentences are taken; leave it out")
     else:
         pairs = next(iter(sts.read(name, [sts.DEVELOPMENT], split)[0].values()))
-        found, about = pairs.first_as_read, f"STS-B {split}" if path.is_dir() else path.name
-    if count > len(found):
-        raise UserError(f"{name}: has {len(found):,} sentences, {count:,} were asked for")
-    return Data(evenly(found, count) if count else found, about, pairs)
+        sentences, about = pairs.first_as_read, f"STS-B {split}" if path.is_dir() else path.name
+    if count > len(sentences):
+        raise UserError(f"{name}: has {len(sentences):,} sentences, {count:,} were asked for")
+    return Data(evenly(sentences, count) if count else sentences, about, pairs)
 
 
 def evenly(items: Sequence[T], count: int) -> list[T]:
@@ -69,7 +69,7 @@ def choose(models: Sequence[str], pairs: Sequence[Sequence[str]]) -> Models:
     named = {label: name for name, label in alone if label}
     compared = [tuple((named[text], text) if text in named else split_label(text) for text in pair) for pair in pairs]
     labels: dict[str, str] = {}
-    for name, label in [*(each for model, base in compared for each in (base, model)), *alone]:
+    for name, label in [*(given_name for model, base in compared for given_name in (base, model)), *alone]:
         labels[name] = label or labels.get(name, "")
     names = list(labels)
     bare = [(model[0], base[0]) for model, base in compared]

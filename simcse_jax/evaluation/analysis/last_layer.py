@@ -68,7 +68,7 @@ class LastLayer(NamedTuple):
 
 
 class Measured(NamedTuple):
-    """Of one model."""
+    """The measurements of one model."""
 
     analysis: dict[str, float]  # the numbers, by name
     singular_values: list[float]  # of the sentence embeddings, falling from 1
@@ -97,13 +97,13 @@ def measure_last_layer(
     """
     sides = [list(side) for side in zip(*sample.positives, strict=True)] or [[], []]
     embeddings = encode([*sample.sentences, *sides[0], *sides[1]])
-    found = measure(tokens, survey, show_progress_bar=show_progress_bar).to_json()["layers"][-1]
-    del found["layer"]
+    measures = measure(tokens, survey, show_progress_bar=show_progress_bar).to_json()["layers"][-1]
+    del measures["layer"]
     count, pairs = len(sample.sentences), len(sample.positives)
     positives = (embeddings[count : count + pairs], embeddings[count + pairs :]) if pairs else None
     if positives:
-        found["alignment"] = geometry.alignment(*positives)
-    found["uniformity"] = geometry.uniformity(embeddings[:count])
+        measures["alignment"] = geometry.alignment(*positives)
+    measures["uniformity"] = geometry.uniformity(embeddings[:count])
     flat = spectrum.measure(embeddings[:count], positives, temperature)
-    numbers = {name: round(float(value), 6) for name, value in found.items()} | flat.rounded()
+    numbers = {name: round(float(value), 6) for name, value in measures.items()} | flat.rounded()
     return Measured(numbers, np.round(flat.singular_values, 5).tolist())

@@ -28,11 +28,11 @@ from simcse_jax.evaluation.analysis.tokens import (
 )
 from simcse_jax.host.progress import Progress
 
-Pair = tuple[str, str]  # the labels of a model and of the one that it was trained from
+ModelPair = tuple[str, str]  # the labels of a model and of the one that it was trained from
 
 
 class Measurement(NamedTuple):
-    """Of a model with L layers on K token types. The first of L + 1 numbers is the embedding layer's."""
+    """Measurements of a model with L layers on K token types; of L + 1 numbers, the first is the embedding layer's."""
 
     anisotropy: np.ndarray  # (L + 1,)
     self_similarity: np.ndarray  # (L + 1,)
@@ -89,7 +89,7 @@ def token_changes(survey: Survey, tuned: Measurement, base: Measurement, count: 
 
 
 class _Sums:
-    """What is kept of the embeddings that stream by."""
+    """Running sums over embeddings, which are not kept."""
 
     def __init__(self, survey: Survey):
         self.survey = survey
@@ -131,14 +131,14 @@ class _Sums:
     def _contexts(self, units: Units) -> tuple[np.ndarray, np.ndarray]:
         """The places of the units that count as contexts, and the numbers of their types."""
         numbers = self.survey.numbers
-        found = [(place, numbers[type_]) for place, type_ in enumerate(units.types) if type_ in numbers]
+        contexts = [(place, numbers[type_]) for place, type_ in enumerate(units.types) if type_ in numbers]
         if self.survey.protocol.occurrences == "first":
-            found = [(place, number) for number, place in reversed({n: p for p, n in reversed(found)}.items())]
-        places, types = np.array(found, int).reshape(-1, 2).T
+            contexts = [(place, number) for number, place in reversed({n: p for p, n in reversed(contexts)}.items())]
+        places, types = np.array(contexts, int).reshape(-1, 2).T
         return places, types
 
     def measurement(self) -> Measurement:
-        """The means of all that was added."""
+        """The means of everything that was added."""
         protocol, last = self.survey.protocol, self.sample[-1]
         types = np.asarray(isotropy.self_similarity(self.sums, self.contexts))
         shares = isotropy.self_similarity_pairs(self.sums[-1], self.squares, self.contexts, protocol.contributions)
@@ -167,9 +167,9 @@ def unit_embeddings(states: np.ndarray, units: Units) -> np.ndarray:
 
 def collect(
     models: Mapping[str, str],
-    pairs: Sequence[Pair],
+    pairs: Sequence[ModelPair],
     surveys: Mapping[str, Survey],
-    found: Mapping[str, Measurement],
+    measurements: Mapping[str, Measurement],
     *,
     data: str,
     max_length: int,
@@ -190,10 +190,10 @@ def collect(
         "sentences": len(first.sentences),
         "protocol": dataclasses.asdict(first.protocol) | {"max_length": max_length},
         "models": [
-            {"model": name, "label": label, **_size(surveys[label]), **found[label].to_json()}
+            {"model": name, "label": label, **_size(surveys[label]), **measurements[label].to_json()}
             for label, name in models.items()
         ],
-        **_changes({pair: token_changes(surveys[pair[0]], found[pair[0]], found[pair[1]]) for pair in pairs}),
+        **_changes({(a, b): token_changes(surveys[a], measurements[a], measurements[b]) for a, b in pairs}),
     }
 
 
@@ -201,7 +201,7 @@ def _size(survey: Survey) -> dict[str, int]:
     return {"tokens": int(survey.units.sum()), "types": len(survey.names), "samples": len(survey.sample)}
 
 
-def _changes(changes: Mapping[Pair, Sequence[TokenChange]]) -> dict[str, Any]:
+def _changes(changes: Mapping[ModelPair, Sequence[TokenChange]]) -> dict[str, Any]:
     """The tokens of each pair, and the correlation of every two pairs."""
     pairs = []
     for (model, base), tokens in changes.items():
@@ -210,9 +210,9 @@ def _changes(changes: Mapping[Pair, Sequence[TokenChange]]) -> dict[str, Any]:
         pairs.append({"model": model, "base": base, "tokens": rows})
         pairs[-1] |= {"more_contextualized": more, "less_contextualized": less}
     correlations = []
-    for one, other in itertools.combinations(changes, 2):
-        both = correlation(changes[one], changes[other])
+    for pair, other in itertools.combinations(changes, 2):
+        both = correlation(changes[pair], changes[other])
         by_n = [None if r is None else round(r, 6) for r in both.by_n]
-        about = {"pairs": [list(one), list(other)]}
+        about = {"pairs": [list(pair), list(other)]}
         correlations.append(about | {"by_n": by_n, "best_n": both.best_n, "best": round(both.best, 6)})
     return {"pairs": pairs, "correlations": correlations}

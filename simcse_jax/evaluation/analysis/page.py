@@ -40,7 +40,7 @@ class Section(NamedTuple):
 
 
 def write(folder: Path, files: Mapping[str, str | bytes], parts: Mapping[str, str]) -> list[str]:
-    """Writes files and the page: all or none. The other parts of the page that is there stay.
+    """Writes files and the page: all or none. Other parts of an existing page stay.
 
     Args:
       parts: of `part`, by their names in `PARTS`; an empty one is taken out.
@@ -50,8 +50,8 @@ def write(folder: Path, files: Mapping[str, str | bytes], parts: Mapping[str, st
     """
     with writing(f"--output {folder}: {PAGE}"):
         old = (folder / PAGE).read_text(encoding="utf-8", errors="replace") if (folder / PAGE).is_file() else ""
-    found = {name: parts[name] if name in parts else _between(old, name) for name in PARTS}
-    whole = {**files, PAGE: page({name: part for name, part in found.items() if part})}
+    texts = {name: parts[name] if name in parts else _between(old, name) for name in PARTS}
+    whole = {**files, PAGE: page({name: part for name, part in texts.items() if part})}
     write_together(folder, whole)
     return list(whole)
 
@@ -107,10 +107,12 @@ def figures(pictures: Mapping[str, bytes], wide: bool = False) -> str:
     return f'<div class="figures{" wide" * wide}">{"".join(shown)}</div>'
 
 
-def described(name: str, drawn: Mapping[str, Pictures], *others: str, more: str = "", wide: bool = False) -> Section:
-    """A section of `TEXTS` with the pictures of this name and of `others`, of those that are drawn, and `more`."""
-    found = [each for each in (name, *others) if each in drawn]
-    shown = {f"{TEXTS[each].title}. {TEXTS[each].meaning}": drawn[each]["svg"] for each in found}
+def picture_section(
+    name: str, drawn: Mapping[str, Pictures], *further: str, more: str = "", wide: bool = False
+) -> Section:
+    """A section of `TEXTS` with those pictures of `name` and `further` that are drawn, and the HTML `more`."""
+    present = [picture for picture in (name, *further) if picture in drawn]
+    shown = {f"{TEXTS[picture].title}. {TEXTS[picture].meaning}": drawn[picture]["svg"] for picture in present}
     return Section(TEXTS[name].title, TEXTS[name].meaning, (figures(shown, wide) if shown else "") + more)
 
 
@@ -141,11 +143,11 @@ def table(caption: str, header: Sequence[str], rows: Sequence[Sequence[Any]], te
 def facts(parts: Mapping[str, Mapping[str, Any]]) -> str:
     """Tables of names and values, by their captions; the choices of a protocol have their meanings."""
     tables = []
-    for caption, found in parts.items():
-        meanings = {name: CHOICES.get(name, {}).get(value) for name, value in found.items()}
+    for caption, values in parts.items():
+        meanings = {name: CHOICES.get(name, {}).get(value) for name, value in values.items()}
         rows = [
             [name.replace("_", " "), f"{value}: {meanings[name]}" if meanings[name] else value]
-            for name, value in found.items()
+            for name, value in values.items()
         ]
         tables.append(table(caption, [], rows, text=True))
     return "".join(tables)
@@ -157,6 +159,6 @@ def note(text: str) -> str:
 
 
 def _between(old: str, name: str) -> str:
-    """A part of a page that is there."""
-    found = re.search(f"<!-- {name} -->(.*?)<!-- end of {name} -->", old, re.S)
-    return found[1] if found else ""
+    """The part of an existing page; empty if it has none."""
+    match = re.search(f"<!-- {name} -->(.*?)<!-- end of {name} -->", old, re.S)
+    return match[1] if match else ""

@@ -55,34 +55,34 @@ def _chart(names: Iterable[str], title: str, across: str, up: str) -> Iterator[t
 
 
 def layers(
-    found: Mapping[str, Sequence[Mapping[str, float]]], field: str, data: str, pairs: Sequence[tuple[str, str]] = ()
+    models: Mapping[str, Sequence[Mapping[str, float]]], field: str, data: str, pairs: Sequence[tuple[str, str]] = ()
 ) -> Pictures:
     """A measure over the layers, a line for each model (Figures 2 to 7)."""
     title = f"{MEASURES[field].title} of the tokens, by layer\n{shortened(data)}"
-    with _chart(found, title, "layer   (0: the embedding layer)", MEASURES[field].axis) as (axes, pictures):
+    with _chart(models, title, "layer   (0: the embedding layer)", MEASURES[field].axis) as (axes, pictures):
         axes.axhline(0, color="0.5", linewidth=0.8, zorder=1)  # and so 0 is on the scale
-        for name, style in line_styles(found, pairs).items():
-            x, y = ([row[key] for row in found[name]] for key in ("layer", field))
+        for name, style in line_styles(models, pairs).items():
+            x, y = ([row[key] for row in models[name]] for key in ("layer", field))
             axes.plot(x, y, label=shortened(name), markersize=5, **style)
         if axes.dataLim.ymin >= 0:
             axes.set_ylim(bottom=0)
-        axes.set_xticks(range(1 + max(int(rows[-1]["layer"]) for rows in found.values())))
+        axes.set_xticks(range(1 + max(int(rows[-1]["layer"]) for rows in models.values())))
     return pictures
 
 
 def dimensions(
-    found: Mapping[str, Sequence[float]], kind: str, data: str, pairs: Sequence[tuple[str, str]] = ()
+    models: Mapping[str, Sequence[float]], kind: str, data: str, pairs: Sequence[tuple[str, str]] = ()
 ) -> Pictures:
     """The share of the top dimensions in the mean cosine, a line for each model (Table 1).
 
     Args:
-      found: the cumulated shares of the D dimensions, the largest first, by the models' names.
+      models: the cumulated shares of the D dimensions, the largest first, by the models' names.
     """
     title = f"Share of the top dimensions in the cosines\nof {kind}, last layer\n{shortened(data)}"
     across = "dimensions, the largest contribution first\n(markers: as many are needed for 10, 20 and 50%)"
-    with _chart(found, title, across, "% of the mean cosine, cumulated") as (axes, pictures):
-        for name, style in line_styles(found, pairs).items():
-            percent = 100 * np.asarray(found[name])
+    with _chart(models, title, across, "% of the mean cosine, cumulated") as (axes, pictures):
+        for name, style in line_styles(models, pairs).items():
+            percent = 100 * np.asarray(models[name])
             style = {**style, "markersize": 5, "markevery": [int(np.argmax(percent >= share)) for share in SHARES]}
             axes.plot(np.arange(1, len(percent) + 1), percent, label=shortened(name), **style)
         axes.set_xscale("log")
@@ -94,17 +94,17 @@ def dimensions(
 
 
 def informativity(
-    found: Mapping[str, Sequence[Mapping[str, float]]], data: str, pairs: Sequence[tuple[str, str]] = ()
+    models: Mapping[str, Sequence[Mapping[str, float]]], data: str, pairs: Sequence[tuple[str, str]] = ()
 ) -> Pictures:
     """r² of the cosines before and after the top k dimensions are removed, a line for each model (Table 3)."""
     title = f"What the cosines keep without the top k dimensions\ntokens of {shortened(data)}"
     across = "k: dimensions removed, the largest contribution first"
-    with _chart(found, title, across, "r² with the cosines of all dimensions") as (axes, pictures):
-        for name, style in line_styles(found, pairs).items():
-            x, y = ([row[field] for row in found[name]] for field in ("k", "r2"))
+    with _chart(models, title, across, "r² with the cosines of all dimensions") as (axes, pictures):
+        for name, style in line_styles(models, pairs).items():
+            x, y = ([row[field] for row in models[name]] for field in ("k", "r2"))
             axes.plot(x, y, label=shortened(name), markersize=5, **style)
         axes.set_xscale("log")
-        ticks = sorted({row["k"] for rows in found.values() for row in rows})
+        ticks = sorted({row["k"] for rows in models.values() for row in rows})
         axes.set_xticks(ticks, map(str, ticks))
         axes.minorticks_off()
         axes.set_ylim(0, 1.03)
@@ -159,46 +159,46 @@ def _outliers(tokens: Sequence[Mapping[str, Any]]) -> list[int]:
     return chosen
 
 
-def correlation(found: Sequence[Mapping[str, Any]]) -> Pictures:
+def correlation(correlations: Sequence[Mapping[str, Any]]) -> Pictures:
     """The correlation of model pairs' self-similarity changes over the n most frequent tokens (eq. 11, Figure 24).
 
     Args:
-      found: of two pairs each: the names in `pairs`; `by_n`, of n = 1, 2, …, None where there is none; `best_n` and
-        `best`, the n with the highest correlation, and that.
+      correlations: of two pairs each: the names in `pairs`; `by_n`, of n = 1, 2, …, None where there is none; `best_n`
+        and `best`, the n with the highest correlation, and that.
     """
-    models = list(dict.fromkeys(model for both in found for model, _ in both["pairs"]))
+    models = list(dict.fromkeys(model for both in correlations for model, _ in both["pairs"]))
     short = dict(zip(models, unique([shortened(model, 20) for model in models], models), strict=True))
     title = "Do two pairs of models change the same tokens?\nCorrelation of their self-similarity changes"
-    labels = [" and ".join(short[model] for model, _ in both["pairs"]) for both in found]
+    labels = [" and ".join(short[model] for model, _ in both["pairs"]) for both in correlations]
     across = "n: the most frequent tokens that are compared"
     with _chart(labels, title, across, "Pearson correlation") as (axes, pictures):
-        for both, (label, style) in zip(found, styles(labels).items(), strict=True):
+        for both, (label, style) in zip(correlations, styles(labels).items(), strict=True):
             y = np.array([np.nan if value is None else value for value in both["by_n"]], np.float64)
             best = f"best: {both['best']:.3f} at n = {both['best_n']}"
-            label = f"{label}, {best}" if len(found) > 1 else best
+            label = f"{label}, {best}" if len(correlations) > 1 else best
             axes.plot(np.arange(1, len(y) + 1), y, label=label, markevery=[both["best_n"] - 1], **style)
     return pictures
 
 
-def embedding_map(found: "Map", data: str) -> Pictures:
+def embedding_map(projection: "Map", data: str) -> Pictures:
     """Sentence embeddings in two dimensions, a panel for each model on the same axes (Figure 1)."""
-    columns = min(PANELS, len(found.points))
-    rows = -(-len(found.points) // columns)
-    names = list(found.points)
-    everything = np.concatenate(list(found.points.values()))
+    columns = min(PANELS, len(projection.points))
+    rows = -(-len(projection.points) // columns)
+    names = list(projection.points)
+    everything = np.concatenate(list(projection.points.values()))
     low, high = everything.min(axis=0), everything.max(axis=0)
     middle, half = (low + high) / 2, 0.55 * max(1e-9, (high - low).max())  # both axes have the same scale
     size = np.clip(8000 / len(everything), 5, 24)
     colours = styles(names)
     with new_figure((0.4 + 3.4 * columns, 0.4 + 4.0 * rows)) as (figure, pictures):
         places = panels(figure, len(names), columns, sharex=True, sharey=True)
-        figure.suptitle(f"Sentence embeddings of {shortened(data)}, {found.title}", fontsize=10, x=0.01, ha="left")
-        for panel, (name, points) in zip(places, found.points.items(), strict=True):
-            others = [other for other in names if other != name]
-            for other in others:
+        figure.suptitle(f"Sentence embeddings of {shortened(data)}, {projection.title}", fontsize=10, x=0.01, ha="left")
+        for panel, (name, points) in zip(places, projection.points.items(), strict=True):
+            other_models = [other for other in names if other != name]
+            for other in other_models:
                 style = {"s": size, "color": "0.82", "linewidths": 0, "rasterized": True}
-                panel.scatter(*found.points[other].T, zorder=1, **style)
-            cosine = round(found.cosines[name], 2) + 0.0  # no −0.00
+                panel.scatter(*projection.points[other].T, zorder=1, **style)
+            cosine = round(projection.cosines[name], 2) + 0.0  # no −0.00
             style = {"s": size, "color": colours[name]["color"], "linewidths": 0, "rasterized": True}
             panel.scatter(*points.T, zorder=2, **style)
             panel.set_title(f"{shortened(name, 38)}\nmean cosine of two sentences: {cosine:.2f}", fontsize=9)
@@ -206,19 +206,19 @@ def embedding_map(found: "Map", data: str) -> Pictures:
             panel.set_xlim(middle[0] - half, middle[0] + half)
             panel.set_ylim(middle[1] - half, middle[1] + half)
             panel.tick_params(labelbottom=True)
-            panel.set_xlabel(found.axes[0])
-            panel.set_ylabel(found.axes[1])
+            panel.set_xlabel(projection.axes[0])
+            panel.set_ylabel(projection.axes[1])
         if len(names) > 1:
             figure.supxlabel(f"pale: the other model{'s' * (len(names) > 2)}", fontsize=8)
     return pictures
 
 
-def over_steps(found: Mapping[str, Sequence[tuple[int, float]]], field: str, data: str) -> Pictures:
+def over_steps(runs: Mapping[str, Sequence[tuple[int, float]]], field: str, data: str) -> Pictures:
     """A measure over the steps of runs, a line for each run (Figures 8 to 23)."""
     title = f"{MEASURES[field].title}, by training step\n{shortened(data)}"
-    longest = max(len(points) for points in found.values())
-    with _chart(found, title, "training step", MEASURES[field].axis) as (axes, pictures):
-        for (name, style), points in zip(styles(found).items(), found.values(), strict=True):
+    longest = max(len(points) for points in runs.values())
+    with _chart(runs, title, "training step", MEASURES[field].axis) as (axes, pictures):
+        for (name, style), points in zip(styles(runs).items(), runs.values(), strict=True):
             x, y = zip(*points, strict=True)
             axes.plot(x, y, label=shortened(name), markersize=4.5, markevery=max(1, longest // 15), **style)
         axes.xaxis.get_major_locator().set_params(integer=True)  # type: ignore[call-arg]  # a MaxNLocator is there
@@ -226,7 +226,7 @@ def over_steps(found: Mapping[str, Sequence[tuple[int, float]]], field: str, dat
 
 
 def _columns(names: Sequence[str]) -> int:
-    """Of a legend."""
+    """The number of columns of a legend."""
     return max(1, min(len(names), LEGEND // (HANDLE + max(map(len, names)))))
 
 

@@ -37,7 +37,7 @@ MEANING = (
 
 
 class Rank(NamedTuple):
-    """Of the correlation matrices of some batches."""
+    """The rank of the correlation matrices of some batches."""
 
     batch: int  # N sentences
     artificial: int  # M rows
@@ -123,7 +123,7 @@ def measure(
     if not np.all(np.isfinite(embeddings)):
         raise UserError("the model's embeddings are not finite; they have no correlation")
     size = embeddings.shape[1]
-    found = []
+    measured = []
     for reading in READINGS:
         for batch in sizes:
             drawn = draw(len(embeddings), batch, batches, seed)
@@ -136,19 +136,19 @@ def measure(
                 ranks, tolerances = zip(*map(numerical_rank, spectra), strict=True)
                 limit = bound(batch, count, size, reading)
                 effective = list(map(effective_rank, spectra))
-                found.append(Rank(batch, count, reading, limit, list(ranks), effective, max(tolerances)))
-    return found
+                measured.append(Rank(batch, count, reading, limit, list(ranks), effective, max(tolerances)))
+    return measured
 
 
 class Ranks(NamedTuple):
-    """Of one model."""
+    """The ranks of one model."""
 
     name: str
     dimensions: int
-    found: list[Rank]
+    ranks: list[Rank]
 
 
-def rows(found: Sequence[Rank], reading: str) -> list[list[str]]:
+def rows(ranks: Sequence[Rank], reading: str) -> list[list[str]]:
     """The cells of a table, by `HEADER`: a rank is that of all batches, or its lowest and highest."""
     return [
         [
@@ -158,7 +158,7 @@ def rows(found: Sequence[Rank], reading: str) -> list[list[str]]:
             _span(rank.ranks),
             f"{_mean(rank.effective_ranks):.1f}",
         ]
-        for rank in found
+        for rank in ranks
         if rank.reading == reading
     ]
 
@@ -167,15 +167,15 @@ def table(ranks: Ranks) -> str:
     """The table for a terminal, a part for each reading."""
     lines = []
     for reading, meaning in READINGS.items():
-        lines += [f"{reading} ({meaning})", aligned([list(HEADER), *rows(ranks.found, reading)])]
+        lines += [f"{reading} ({meaning})", aligned([list(HEADER), *rows(ranks.ranks, reading)])]
     return "\n".join(lines)
 
 
-def in_short(models: Mapping[str, Ranks]) -> str:
+def summarize(models: Mapping[str, Ranks]) -> str:
     """The first batch size without artificial rows, in a sentence a model."""
     sentences = []
     for label, ranks in models.items():
-        first = ranks.found[0]
+        first = ranks.ranks[0]
         added = f" and {first.artificial} artificial rows" * (first.artificial > 0)
         sentences.append(
             f"{label}: with {first.batch} sentences{added} the correlation of {ranks.dimensions} dimensions has rank "
@@ -194,14 +194,14 @@ def write(
     """
     listed = [
         {"model": ranks.name, "label": label, "dimensions": ranks.dimensions}
-        | {"ranks": [rank.to_json() for rank in ranks.found]}
+        | {"ranks": [rank.to_json() for rank in ranks.ranks]}
         for label, ranks in models.items()
     ]
     drawn = picture(models, data)
     files: dict[str, str | bytes] = {RANK: to_json({"data": data, "about": dict(about), "models": listed})}
     files |= {f"{PICTURE}.{kind}": content for kind, content in drawn.items()}
     tables = [
-        page.table(f"{label}, {reading}", HEADER, rows(ranks.found, reading))
+        page.table(f"{label}, {reading}", HEADER, rows(ranks.ranks, reading))
         for label, ranks in models.items()
         for reading in READINGS
     ]
@@ -212,11 +212,11 @@ def write(
     )
     parts = {"What was measured": {"data": data, **about}, "Readings": READINGS, "Versions": versions}
     sections = [
-        Section("Rank by artificial rows", "", page.figures({in_short(models): drawn["svg"]})),
+        Section("Rank by artificial rows", "", page.figures({summarize(models): drawn["svg"]})),
         Section("All numbers", tolerance, "".join(tables)),
         Section("How it was measured", f"The claim is that of {PAPER}, section 4.2.", page.facts(parts)),
     ]
-    part = page.part("rank", "The rank of the dimensions' correlation", [in_short(models), MEANING], sections)
+    part = page.part("rank", "The rank of the dimensions' correlation", [summarize(models), MEANING], sections)
     return page.write(folder, files, {"rank": part})
 
 
@@ -228,15 +228,15 @@ def picture(models: Mapping[str, Ranks], data: str) -> Pictures:
         places = panels(figure, len(models), columns)
         figure.suptitle(f"Rank of the dimensions' correlation, {shortened(data)}", fontsize=10, x=0.01, ha="left")
         for panel, (label, ranks) in zip(places, models.items(), strict=True):
-            found = [rank for rank in ranks.found if rank.reading == "paper"]
+            chosen = [rank for rank in ranks.ranks if rank.reading == "paper"]
             panel.axhline(ranks.dimensions, color="0.5", linewidth=0.8, linestyle=":", label="the identity's rank")
-            sizes = {f"{rank.batch} sentences": rank.batch for rank in found}
+            sizes = {f"{rank.batch} sentences": rank.batch for rank in chosen}
             for (name, batch), style in zip(sizes.items(), styles(sizes).values(), strict=True):
-                own = [rank for rank in found if rank.batch == batch]
-                x, style = [rank.artificial for rank in own], style | {"markersize": 5, "linestyle": "-"}
-                panel.plot(x, [_mean(rank.ranks) for rank in own], label=name, **style)
+                of_batch = [rank for rank in chosen if rank.batch == batch]
+                x, style = [rank.artificial for rank in of_batch], style | {"markersize": 5, "linestyle": "-"}
+                panel.plot(x, [_mean(rank.ranks) for rank in of_batch], label=name, **style)
                 style |= {"linestyle": "--", "markerfacecolor": "white"}
-                effective = [_mean(rank.effective_ranks) for rank in own]
+                effective = [_mean(rank.effective_ranks) for rank in of_batch]
                 panel.plot(x, effective, label=f"{name}, effective rank", **style)
             panel.set_title(shortened(label, 38), fontsize=9, loc="left")
             panel.set_ylim(bottom=0)

@@ -70,7 +70,7 @@ def pairs_of(metrics: Metrics) -> list[tuple[str, str]]:
 def draw(metrics: Metrics, maps: Mapping[str, Map]) -> dict[str, Pictures]:
     """The pictures, by the names of their files."""
     models, pairs, data = models_of(metrics), pairs_of(metrics), metrics["data"]
-    layers = {name: found["layers"] for name, found in models.items()}
+    layers = {name: model["layers"] for name, model in models.items()}
     drawn = {
         field: pictures.layers(layers, field, data, pairs)
         for field in MEASURES
@@ -78,40 +78,40 @@ def draw(metrics: Metrics, maps: Mapping[str, Map]) -> dict[str, Pictures]:
     }
     for field, kind in PAIRS.items():
         # Where the mean cosine is not positive there is nothing to have a share of.
-        if shares := {name: found[field]["cumulated"] for name, found in models.items() if found[field]["cumulated"]}:
+        if shares := {name: model[field]["cumulated"] for name, model in models.items() if model[field]["cumulated"]}:
             drawn[field] = pictures.dimensions(shares, kind, data, pairs)
-    informativity = {model: found["informativity"] for model, found in models.items()}
+    informativity = {model: values["informativity"] for model, values in models.items()}
     drawn["informativity"] = pictures.informativity(informativity, data, pairs)
     if metrics["pairs"]:
         drawn["self_similarity_change"] = pictures.self_similarity_change(metrics["pairs"])
     if metrics["correlations"]:
         drawn["correlation"] = pictures.correlation(metrics["correlations"])
-    return drawn | {name: pictures.embedding_map(found, data) for name, found in maps.items()}
+    return drawn | {name: pictures.embedding_map(projection, data) for name, projection in maps.items()}
 
 
 def part(metrics: Metrics, drawings: Mapping[str, Pictures], versions: Mapping[str, str]) -> str:
     """The part of the page."""
     models = models_of(metrics)
-    tokens = " or ".join(f"{count:,}" for count in dict.fromkeys(found["tokens"] for found in models.values()))
+    tokens = " or ".join(f"{count:,}" for count in dict.fromkeys(model["tokens"] for model in models.values()))
     about = (
         f"Measured on {tokens} tokens of {metrics['sentences']:,} sentences of {metrics['data']}, in each layer of "
         f"{listed(list(models))}. The measures are those of {PAPER}."
     )
 
-    sections = [page.described("last_layer", {}, more=_summary(models))]
+    sections = [page.picture_section("last_layer", {}, more=_summary(models))]
     sections += [
-        page.described(field, drawings, f"adjusted_{field}")
+        page.picture_section(field, drawings, f"adjusted_{field}")
         for field in MEASURES
         if field in drawings and not field.startswith("adjusted")
     ]
-    sections.append(page.described("dimensions", drawings, "dimensions_random_pairs", more=_dimensions(models)))
-    sections.append(page.described("informativity", drawings, more=_informativity(models)))
+    sections.append(page.picture_section("dimensions", drawings, "dimensions_random_pairs", more=_dimensions(models)))
+    sections.append(page.picture_section("informativity", drawings, more=_informativity(models)))
     if changes := metrics["pairs"]:
         more = _changes(changes)
-        sections.append(page.described("self_similarity_change", drawings, more=more, wide=len(changes) > 1))
+        sections.append(page.picture_section("self_similarity_change", drawings, more=more, wide=len(changes) > 1))
     if correlations := metrics["correlations"]:
-        sections.append(page.described("correlation", drawings, more=_correlations(correlations)))
-    sections.append(Section("All layers", "", "".join(_layers(name, found) for name, found in models.items())))
+        sections.append(page.picture_section("correlation", drawings, more=_correlations(correlations)))
+    sections.append(Section("All layers", "", "".join(_layers(name, model) for name, model in models.items())))
     sections.append(Section("How it was measured", "", _about(metrics, versions, drawings)))
     return page.part("tokens", "The tokens, layer by layer", [about], sections)
 
@@ -121,13 +121,13 @@ def _named(pairs: Sequence[Sequence[str]]) -> str:
 
 
 def _summary(models: Mapping[str, Metrics]) -> str:
-    last = [found["layers"][-1] for found in models.values()]
+    last = [model["layers"][-1] for model in models.values()]
     rows = [
         [MEASURES[field].title, *(_number(row[field]) for row in last)]
         for field in MEASURES
         if all(field in row for row in last)
     ]
-    half = [found["dimensions"]["needed"]["50"] for found in models.values()]
+    half = [model["dimensions"]["needed"]["50"] for model in models.values()]
     rows.append(["Dimensions that make up half of the self-similarity", *half])
     return page.table("The last layer in numbers", ["", *models], rows)
 
@@ -137,17 +137,17 @@ def _dimensions(models: Mapping[str, Metrics]) -> str:
     tables = []
     for field, kind in PAIRS.items():
         rows = []
-        for name, found in models.items():
-            shares = [None if share is None else f"{100 * share:.1f}%" for share in found[field]["top_share"]]
-            rows.append([name, *shares, *found[field]["needed"].values()])
+        for name, model in models.items():
+            shares = [None if share is None else f"{100 * share:.1f}%" for share in model[field]["top_share"]]
+            rows.append([name, *shares, *model[field]["needed"].values()])
         tables.append(page.table(f"Share of the top dimensions, and how many are needed: {kind}", header, rows))
     return "".join(tables)
 
 
 def _informativity(models: Mapping[str, Metrics]) -> str:
-    found = {name: {row["k"]: row["r2"] for row in model["informativity"]} for name, model in models.items()}
-    ks = sorted({k for by_k in found.values() for k in by_k})
-    rows = [[name, *(_number(by_k.get(k)) for k in ks)] for name, by_k in found.items()]
+    by_model = {name: {row["k"]: row["r2"] for row in model["informativity"]} for name, model in models.items()}
+    ks = sorted({k for by_k in by_model.values() for k in by_k})
+    rows = [[name, *(_number(by_k.get(k)) for k in ks)] for name, by_k in by_model.items()]
     return page.table("r² without the top k dimensions", ["", *(f"k\u00a0=\u00a0{k}" for k in ks)], rows)
 
 
@@ -170,17 +170,17 @@ def _changes(pairs: Sequence[Metrics]) -> str:
     return page.table("The tokens that changed most", ["", *header], rows, text=True)
 
 
-def _correlations(found: Sequence[Metrics]) -> str:
+def _correlations(correlations: Sequence[Metrics]) -> str:
     rows = []
-    for both in found:
+    for both in correlations:
         numbers = [f"{both['best']:.3f}", str(both["best_n"]), str(len(both["by_n"])), _number(both["by_n"][-1])]
         rows.append([_named(both["pairs"]), *numbers])
     return page.table("Correlation of the changes", ["", "at best", "at n =", "tokens", "all of them"], rows)
 
 
-def _layers(name: str, found: Metrics) -> str:
-    fields = [field for field in MEASURES if field in found["layers"][0]]
-    rows = [[str(row["layer"]), *(_number(row[field]) for field in fields)] for row in found["layers"]]
+def _layers(name: str, model: Metrics) -> str:
+    fields = [field for field in MEASURES if field in model["layers"][0]]
+    rows = [[str(row["layer"]), *(_number(row[field]) for field in fields)] for row in model["layers"]]
     return page.table(name, ["layer", *(MEASURES[field].title for field in fields)], rows)
 
 
@@ -227,9 +227,9 @@ def data_lines(data: str, surveys: Mapping[str, Survey], max_length: int) -> str
     return "\n".join(lines)
 
 
-def table(found: Measurement) -> str:
+def table(measurement: Measurement) -> str:
     """A line for each layer, and the shares of the last one's dimensions."""
-    numbers = found.to_json()
+    numbers = measurement.to_json()
     header = ["layer", "anisotropy", "self-sim.", "intra-sent.", "L2 norm", "adj. self", "adj. intra"]
     rows = [
         [f"{row['layer']}", *(f"{value:.3f}" for name, value in row.items() if name != "layer")]

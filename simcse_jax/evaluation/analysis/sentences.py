@@ -64,10 +64,10 @@ def compare(
     """
     if len(about.sentences) < 2 or not embeddings:
         return None, {}
-    rows = {label: normalize(found) for label, found in embeddings.items()}
-    own = np.array(about.sentences)
-    cosines = {label: found[own] @ found[own].T - 2 * np.eye(len(own)) for label, found in rows.items()}
-    nearest = {label: found.argmax(axis=1) for label, found in cosines.items()}
+    rows = {label: normalize(unit) for label, unit in embeddings.items()}
+    places = np.array(about.sentences)
+    cosines = {label: unit[places] @ unit[places].T - 2 * np.eye(len(places)) for label, unit in rows.items()}
+    nearest = {label: matrix.argmax(axis=1) for label, matrix in cosines.items()}
     first = next(iter(rows))
     graded = len(about.pairs) > 0
     pairs = about.pairs or [(number, int(other)) for number, other in enumerate(nearest[first])]
@@ -79,32 +79,32 @@ def compare(
         *([("spearman", f"Spearman × 100 of {len(pairs)} graded pairs", 1, "higher")] if graded else []),
         ("uniformity", "uniformity", 2, ""),
     ]
-    maps = project_by_size({label: found[own] for label, found in rows.items()})
-    found: dict[str, Any] = {
+    maps = project_by_size({label: unit[places] for label, unit in rows.items()})
+    comparison: dict[str, Any] = {
         "data": data,
         "poolers": {**poolers},
         "changes": [list(pair) for pair in changes],
         "texts": about.texts,
     }
-    found |= {"sentences": about.sentences, "related": kind, "graded": graded, "measures": measures}
-    found |= {"bins": np.round(BINS, 4).tolist(), "models": {}}
+    comparison |= {"sentences": about.sentences, "related": kind, "graded": graded, "measures": measures}
+    comparison |= {"bins": np.round(BINS, 4).tolist(), "models": {}}
     grades = np.round(about.gold, 3).tolist() if graded else [None] * len(pairs)
-    found["pairs"] = [[*pair, grade] for pair, grade in zip(pairs, grades, strict=True)]
+    comparison["pairs"] = [[*pair, grade] for pair, grade in zip(pairs, grades, strict=True)]
     sides = np.array(pairs).T
-    upper = np.triu_indices(len(own), 1)
+    upper = np.triu_indices(len(places), 1)
     for label, embedded in rows.items():
         of_pairs = np.sum(embedded[sides[0]] * embedded[sides[1]], axis=1)
         unrelated = cosines[label][upper]
-        numbers = _numbers(embedded[own], of_pairs, related, about.gold)
-        map_ = next(one for one in maps.values() if label in one.points)
-        found["models"][label] = {
+        numbers = _numbers(embedded[places], of_pairs, related, about.gold)
+        map_ = next(candidate for candidate in maps.values() if label in candidate.points)
+        comparison["models"][label] = {
             "numbers": {name: round(numbers[name], 6) for name, *_ in measures},
             "map": {"title": map_.title, "axes": map_.axes, "points": np.round(map_.points[label], 4).tolist()},
             "cosines": np.round(of_pairs, 4).tolist(),
             "nearest": nearest[label].tolist(),
             "distributions": [_density(unrelated), _density(of_pairs[related])],
         }
-    return found, maps
+    return comparison, maps
 
 
 def _numbers(
@@ -132,59 +132,64 @@ def _density(cosines: np.ndarray) -> list[float]:
     return np.round(np.histogram(np.clip(cosines, -1, 1), BINS, density=True)[0], 4).tolist()
 
 
-def changed(found: Mapping[str, Any]) -> list[str]:
+def changed(comparison: Mapping[str, Any]) -> list[str]:
     """A line for each model and the one that it is compared with, or for each model if there are no such pairs."""
-    models = found["models"]
+    models = comparison["models"]
     lines = []
-    for model, base in _pairs(found):
-        parts = [f"{title} {_arrow(found, name, base, model)}" for name, title, *_ in found["measures"]]
+    for model, base in _pairs(comparison):
+        parts = [f"{title} {_arrow(comparison, name, base, model)}" for name, title, *_ in comparison["measures"]]
         same = np.mean(np.array(models[base]["nearest"]) == np.array(models[model]["nearest"]))
         parts.append(f"{100 * same:.0f}% of the sentences have the same nearest sentence as before")
         lines.append(f"{base} → {model}: {'; '.join(parts)}.")
-        if _pool_otherwise(found, base, model):
-            of = found["poolers"]
+        if _pool_otherwise(comparison, base, model):
+            of = comparison["poolers"]
             lines.append(
                 f"{base} takes the pooler {of[base]} and {model} {of[model]}, so what changed is not the training "
                 f"alone: compare with {base}@{of[model]}"
             )
-    for label, one in models.items() if not lines else ():
-        parts = [f"{title} {_digits(one['numbers'][name], digits)}" for name, title, digits, _ in found["measures"]]
+    for label, measured in models.items() if not lines else ():
+        parts = [
+            f"{title} {_digits(measured['numbers'][name], digits)}" for name, title, digits, _ in comparison["measures"]
+        ]
         lines.append(f"{label}: {'; '.join(parts)}.")
     return lines
 
 
-def headline(found: Mapping[str, Any]) -> str:
+def headline(comparison: Mapping[str, Any]) -> str:
     """The first change in a few words."""
-    models = found["models"]
-    if not (pairs := _pairs(found)):
-        return f"{' and '.join(models) if len(models) < 3 else f'{len(models)} models'} on {found['data']}"
+    models = comparison["models"]
+    if not (pairs := _pairs(comparison)):
+        return f"{' and '.join(models) if len(models) < 3 else f'{len(models)} models'} on {comparison['data']}"
     model, base = pairs[0]
     before, after = (models[label]["numbers"]["unrelated"] for label in (base, model))
     moved = (after > before + FAR) - (after < before - FAR)
-    what = ("stay about as far apart", "crowd together", "spread out")[moved]
-    text = f"{base} → {model}: unrelated sentences {what}, mean cosine {_arrow(found, 'unrelated', base, model)}"
-    text += ", by different poolers" * _pool_otherwise(found, base, model)
-    return text + (f"; Spearman {_arrow(found, 'spearman', base, model)}" if found["graded"] else "")
+    movement = ("stay about as far apart", "crowd together", "spread out")[moved]
+    text = (
+        f"{base} → {model}: unrelated sentences {movement}, mean cosine {_arrow(comparison, 'unrelated', base, model)}"
+    )
+    text += ", by different poolers" * _pool_otherwise(comparison, base, model)
+    return text + (f"; Spearman {_arrow(comparison, 'spearman', base, model)}" if comparison["graded"] else "")
 
 
-def part(found: Mapping[str, Any]) -> str:
+def part(comparison: Mapping[str, Any]) -> str:
     """The part of the page, whose sections its script makes."""
-    about = f"Measured on {len(found['sentences']):,} sentences and {len(found['pairs']):,} pairs of {found['data']}."
-    return page.part("sentences", headline(found), [*changed(found), about], [], found)
+    sentences, pairs = len(comparison["sentences"]), len(comparison["pairs"])
+    about = f"Measured on {sentences:,} sentences and {pairs:,} pairs of {comparison['data']}."
+    return page.part("sentences", headline(comparison), [*changed(comparison), about], [], comparison)
 
 
-def _pairs(found: Mapping[str, Any]) -> list[tuple[str, str]]:
+def _pairs(comparison: Mapping[str, Any]) -> list[tuple[str, str]]:
     """The models that are compared, each with its base, of which both were measured."""
-    return [(model, base) for model, base in found["changes"] if {model, base} <= found["models"].keys()]
+    return [(model, base) for model, base in comparison["changes"] if {model, base} <= comparison["models"].keys()]
 
 
-def _pool_otherwise(found: Mapping[str, Any], base: str, model: str) -> bool:
-    return found["poolers"].get(base) != found["poolers"].get(model)
+def _pool_otherwise(comparison: Mapping[str, Any], base: str, model: str) -> bool:
+    return comparison["poolers"].get(base) != comparison["poolers"].get(model)
 
 
-def _arrow(found: Mapping[str, Any], measure: str, base: str, model: str) -> str:
-    values = (found["models"][label]["numbers"][measure] for label in (base, model))
-    digits = next(digits for name, _, digits, _ in found["measures"] if name == measure)
+def _arrow(comparison: Mapping[str, Any], measure: str, base: str, model: str) -> str:
+    values = (comparison["models"][label]["numbers"][measure] for label in (base, model))
+    digits = next(digits for name, _, digits, _ in comparison["measures"] if name == measure)
     return " → ".join(_digits(value, digits) for value in values)
 
 

@@ -28,7 +28,7 @@ NUMBERS = (*TERMS, "top_eigenvalue", "effective_rank", "singular_value_entropy")
 
 
 class Spectrum(NamedTuple):
-    """Of the embeddings of N sentences."""
+    """The spectrum of the embeddings of N sentences."""
 
     numbers: Mapping[str, float]  # by name, of `NUMBERS`
     singular_values: Float[np.ndarray, " min(N,D)"]  # of W, falling from 1: divided by the largest
@@ -66,13 +66,13 @@ def measure(embeddings: Rows, positives: Positives | None = None, temperature: f
 
 def mean_of(runs: Sequence[Mapping[int, Spectrum]]) -> dict[int, Spectrum]:
     """The spectra of runs that differ in their seed, by the steps that all of them measured, with their means."""
-    found = {}
+    means = {}
     for step in sorted(set.intersection(*map(set, runs))):
-        each = [spectra[step] for spectra in runs]
-        names = [name for name in each[0].numbers if all(name in one.numbers for one in each)]
-        numbers = {name: float(np.mean([one.numbers[name] for one in each])) for name in names}
-        found[step] = Spectrum(numbers, np.mean([one.singular_values for one in each], axis=0))
-    return found
+        at_step = [spectra[step] for spectra in runs]
+        names = [name for name in at_step[0].numbers if all(name in spectrum.numbers for spectrum in at_step)]
+        numbers = {name: float(np.mean([spectrum.numbers[name] for spectrum in at_step])) for name in names}
+        means[step] = Spectrum(numbers, np.mean([spectrum.singular_values for spectrum in at_step], axis=0))
+    return means
 
 
 def alignment_term(first: Float[np.ndarray, "P D"], second: Float[np.ndarray, "P D"], temperature: float) -> float:

@@ -88,7 +88,7 @@ def option(name: str) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class TokenChange:
-    """Of one token type."""
+    """The change of one token type."""
 
     token: str
     count: int  # how often it occurs in the data
@@ -97,7 +97,7 @@ class TokenChange:
 
 
 class Correlation(NamedTuple):
-    """Of two pairs of models, over the n most frequent tokens."""
+    """The correlation of two pairs of models over the n most frequent tokens."""
 
     by_n: list[float | None]  # of n = 1, 2, …; None where there is none
     best_n: int
@@ -138,10 +138,10 @@ def correlation(first: Sequence[TokenChange], second: Sequence[TokenChange]) -> 
     check_enough(len(both))
     x, y = np.array(both).T
     by_n = [None if n < 2 else _pearson(x[:n], y[:n]) for n in range(1, len(both) + 1)]
-    known = [(r, -n) for n, r in enumerate(by_n, 1) if n >= FEWEST and r is not None]
-    if not known:
+    defined = [(r, -n) for n, r in enumerate(by_n, 1) if n >= FEWEST and r is not None]
+    if not defined:
         raise UserError("in one of the two pairs of models no token's self-similarity changes; nothing correlates")
-    best, best_n = max(known)  # of equal ones the first
+    best, best_n = max(defined)  # of equal ones the first
     return Correlation(by_n, -best_n, best)
 
 
@@ -207,8 +207,8 @@ def find_units(ids: np.ndarray, words: np.ndarray, protocol: Protocol) -> Units:
     tokens = np.flatnonzero(~special) if protocol.special_tokens == "out" else np.arange(len(ids))
     starts = np.arange(len(tokens))
     if protocol.units == "words" and len(tokens):
-        own = words[tokens]
-        starts = np.flatnonzero(np.r_[True, (own[1:] != own[:-1]) | (own[1:] < 0)])
+        word_numbers = words[tokens]
+        starts = np.flatnonzero(np.r_[True, (word_numbers[1:] != word_numbers[:-1]) | (word_numbers[1:] < 0)])
     parts = ids[tokens].tolist()
     ends = [*starts[1:].tolist(), len(parts)]
     return Units(
@@ -262,22 +262,22 @@ def survey(encoder: TokenEncoder, sentences: Sequence[str], protocol: Protocol, 
 
 def check_same_tokens(surveys: Mapping[str, Survey]) -> None:
     """Checks that models can be compared token by token."""
-    (first, one), *others = surveys.items()
-    for other, found in others:
-        if found.digest != one.digest:
+    (first, survey), *rest = surveys.items()
+    for other, other_survey in rest:
+        if other_survey.digest != survey.digest:
             raise UserError(
                 f"{first} and {other} have different tokenizers, so their tokens cannot be compared: of the same "
-                f"sentences they make different tokens, {one.units.sum():,} and {found.units.sum():,}"
+                f"sentences they make different tokens, {survey.units.sum():,} and {other_survey.units.sum():,}"
             )
 
 
-def check_in_common(one: Survey, other: Survey) -> None:
+def check_in_common(first: Survey, second: Survey) -> None:
     """Checks that the changes in two pairs of models can be correlated; their vocabularies may differ."""
-    first, second = (
+    first_names, second_names = (
         {name for name, special in zip(survey.names[:FREQUENT], survey.special[:FREQUENT], strict=True) if not special}
-        for survey in (one, other)
+        for survey in (first, second)
     )
-    check_enough(len(first & second))
+    check_enough(len(first_names & second_names))
 
 
 def draw(units: np.ndarray, count: int, seed: int) -> dict[int, int]:
@@ -297,8 +297,8 @@ def draw(units: np.ndarray, count: int, seed: int) -> dict[int, int]:
 
 def _check_enough(sentences: int, where: str) -> None:
     if sentences < 3:  # two have one pair of tokens, whose cosine correlates with nothing
-        found = f"{sentences or 'no'} sentence{'s' * (sentences != 1)}"
-        raise UserError(f"{where}: has {found} to measure; an analysis takes three")
+        count = f"{sentences or 'no'} sentence{'s' * (sentences != 1)}"
+        raise UserError(f"{where}: has {count} to measure; an analysis takes three")
 
 
 def _name(texts: list[str]) -> str:

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from tqdm import tqdm
 
 from simcse_jax.config.fields import flatten, has_scores, trains
+from simcse_jax.config.recorded import recorded
 from simcse_jax.config.sections import Section
 from simcse_jax.data.examples import prefix_of
 from simcse_jax.data.files import files_of
@@ -59,7 +60,7 @@ class Run(NamedTuple):
         folder = Workdir(self.workdir)
         if not (folder.exists and folder.has_result):
             return False
-        folder.check_same_run(self.config, {})
+        folder.check_same_run(recorded(self.config), {})
         result = folder.read_result() or {}
         return all(name in result for extra in self.config.eval.extra for name in EXTRA[extra])
 

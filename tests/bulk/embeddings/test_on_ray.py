@@ -16,7 +16,7 @@ from support.embedding_folders import rows_in
 
 from simcse_jax.bulk.embeddings import on_ray
 from simcse_jax.bulk.embeddings.embeddings_folder import blocks_of
-from simcse_jax.bulk.embeddings.encoder import Options
+from simcse_jax.bulk.embeddings.encoder import EncodingOptions
 from simcse_jax.bulk.embeddings.on_ray import Answer, BlockEncoder, Job, Share, connected, share_of
 from simcse_jax.data.sentences import SentenceFile
 
@@ -55,7 +55,7 @@ def job(plan, tiny_bert, tmp_path, monkeypatch):
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
     monkeypatch.setenv("NPROC", "1")
-    return Job(str(tmp_path), "out", plan, Options(str(tiny_bert)))
+    return Job(str(tmp_path), "out", plan, EncodingOptions(str(tiny_bert)))
 
 
 def test_relative_names_begin_where_the_command_was_given_and_a_host_that_differs_says_so(job, tmp_path, monkeypatch):
@@ -73,7 +73,7 @@ def test_relative_names_begin_where_the_command_was_given_and_a_host_that_differ
     monkeypatch.delenv("JAX_PLATFORMS", raising=False)
     no_accelerator = 'JAX sees no TPU here; run: pip install "jax[tpu]"'
     assert no_accelerator in BlockEncoder(job, Share(1, "TPU", 3)).load().mistake
-    another = job._replace(options=Options(job.options.model, max_length=5))
+    another = job._replace(options=EncodingOptions(job.options.model, max_length=5))
     assert "--max-length" in BlockEncoder(another, Share(1, "CPU", 1)).load().mistake
 
 

@@ -3,7 +3,7 @@ import pytest
 from support.data import raises
 from support.mined import Fixed, corpus_of, mined, pairs_of
 
-from simcse_jax.bulk.mining.corpus import Corpus
+from simcse_jax.bulk.mining.corpus import MinedCorpus
 from simcse_jax.bulk.mining.miner import check_corpus, check_rows
 from simcse_jax.bulk.mining.pairs import Pair, Positives
 from simcse_jax.bulk.mining.selection import Choice
@@ -114,7 +114,9 @@ def test_rows_that_pairs_name_and_texts_alike_are_the_pair_s_own_scored_as_the_i
         ranges = ranges_of(model.encode_document(TEXTS)) if precision == "int8" else None
         index = Index(64, precision=precision, ranges=ranges)
         index.add(TEXTS, model.encode_document(TEXTS))
-        corpus = Corpus(lambda queries, count: index.search(queries, count), 60, True, None, "", index.quantization)
+        corpus = MinedCorpus(
+            lambda queries, count: index.search(queries, count), 60, True, None, "", index.quantization
+        )
         record = mined([Pair(0, "query 0", TEXTS[0])], corpus, Choice(59, 0, 59), model)[0]
         found = {result.row: result.score for result in index.search(model.encode_query(["query 0"]), 60)[0]}
         assert record["positive_score"] == pytest.approx(found[0], abs=1e-6)

@@ -3,6 +3,7 @@ import json
 from support.data import raises
 
 from simcse_jax.data.corpus.manifest import NAME, corpus_path, is_prepared, read_manifest, write_manifest
+from simcse_jax.host.version import __version__
 
 
 def test_it_is_read_as_it_was_written_and_a_damaged_one_named(triplets, tmp_path):
@@ -18,7 +19,10 @@ def test_it_is_read_as_it_was_written_and_a_damaged_one_named(triplets, tmp_path
         ({"rows": 41}, "was changed"),
         ({"shards": [{}]}, "was changed"),
         ({"sha256": None}, "was changed"),
-        ({"format": "simcse_jax corpus 3"}, "not a corpus that this version reads"),
+        (
+            {"format": "simcse_jax corpus 1"},
+            f"written by simcse_jax {__version__} in a format that",
+        ),
     ):
         (tmp_path / NAME).write_text(json.dumps(json.loads((triplets / NAME).read_text()) | change))
         raises(f"{NAME}: {message}", read_manifest, tmp_path)

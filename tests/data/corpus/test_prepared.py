@@ -65,7 +65,6 @@ def test_rows_have_their_labels_negatives_and_origins_and_zeros_are_found(tiny_b
     same_rows(found, in_memory(tiny_bert, tmp_path / "pairs.jsonl"))
     assert (found.fewest_columns, found.num_columns, found.mixed) == (2, 5, True)
     assert [row[2:] for row in texts(found, np.array([1, 2, 0]))] == [negatives[1], [], negatives[0]]
-    assert json.loads((tmp_path / "fewer" / "corpus.json").read_text())["format"] == "simcse_jax corpus 2"
     shard = found.manifest.shards[0]
     path, parts = tmp_path / "fewer" / shard.file, shard.parts(2, labels=False)
     data = filled(path.read_bytes(), parts.entries, parts.labels)  # no row without negatives

@@ -6,7 +6,16 @@ from support.later import later
 from support.object_store import NEEDS_GCSFS, Refusal
 
 from simcse_jax.data.corpus import shared_folder
-from simcse_jax.data.corpus.shared_folder import Plan, claimed, enter, leave, read_sealed, size_of, stamp_of, written_to
+from simcse_jax.data.corpus.shared_folder import (
+    FolderPlan,
+    claimed,
+    enter,
+    leave,
+    read_sealed,
+    size_of,
+    stamp_of,
+    written_to,
+)
 from simcse_jax.errors import UserError
 from simcse_jax.host.hidden import PLAN
 from simcse_jax.host.storage import as_path
@@ -20,7 +29,7 @@ def plan(tmp_path):
     source = tmp_path / "a.txt"
     source.write_text("a cat\n")
     key = {"sources": [{"name": str(source), "bytes": 6}], "size": 1}
-    return Plan(key, {str(source): stamp_of(str(source)).written})
+    return FolderPlan(key, {str(source): stamp_of(str(source)).written})
 
 
 def test_a_folder_has_its_plan_and_what_should_not_be_begun_leaves_nothing(plan, tmp_path):
@@ -29,7 +38,7 @@ def test_a_folder_has_its_plan_and_what_should_not_be_begun_leaves_nothing(plan,
         for _ in range(2):
             enter(folder, plan._replace(dot=dot), WHOSE)
         assert [path.name for path in folder.iterdir()] == [f"{dot}{PLAN}"]
-        raises("size was 1, is 2", enter, folder, Plan(plan.key | {"size": 2}, plan.stamps, dot), WHOSE)
+        raises("size was 1, is 2", enter, folder, FolderPlan(plan.key | {"size": 2}, plan.stamps, dot), WHOSE)
 
     def refuse():
         raise UserError("no")

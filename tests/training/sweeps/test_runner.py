@@ -12,6 +12,7 @@ import jax
 import numpy as np
 import pytest
 from support.jobs import another_job
+from support.listed import record
 from support.senteval import write_similarity
 from support.sweeps import sweep_text
 
@@ -264,8 +265,8 @@ def test_what_a_run_measures_and_reads_is_accepted_but_not_rows_scored_on_other_
     runs = runner.all_runs(rows(HELD_OUT, HELD_OUT), columns("after"), here / "sweep")[:2]
     for number, each in enumerate(runs):
         each.workdir.mkdir(parents=True)
-        about = {"config": each.config.to_dict(), "sha256": {"eval.retrieval.data": f"{number}"}}
-        (each.workdir / "run.json").write_text(json.dumps(about | {"model": {"max_length": 32}}))
+        about = record(each.config, sha256={"eval.retrieval.data": f"{number}"})
+        (each.workdir / "run.json").write_text(json.dumps(about))
     with pytest.raises(UserError, match=r"read different contents of config\.data\.held_out=100, so a table"):
         runner.check_same_data(runs)
 

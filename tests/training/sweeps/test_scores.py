@@ -2,6 +2,7 @@ import itertools
 import json
 
 import pytest
+from support.listed import record
 
 from simcse_jax.config.fields import default_config
 from simcse_jax.tasks import MEASURES, TASKS, TRANSFER
@@ -36,8 +37,7 @@ def finished(tmp_path):
         config.update_from_flattened_dict(fields)
         run = Run(name, 42, config, tmp_path / name)
         run.workdir.mkdir()
-        about = {"config": json.loads(config.to_json()), "sha256": {}, "model": {"max_length": 32}}
-        (run.workdir / "run.json").write_text(json.dumps(about))
+        (run.workdir / "run.json").write_text(json.dumps(record(config)))
         (run.workdir / "result.json").write_text(json.dumps(result))
         (run.workdir / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
         return run
