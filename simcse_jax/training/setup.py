@@ -1,4 +1,4 @@
-"""From a config, and what was read, to the parts of a run's program."""
+"""Takes a config apart: the specs of what reads, trains and scores, and the parts of a run's program."""
 
 import dataclasses
 import functools

@@ -9,7 +9,7 @@ if these are not more than 30%, and at most 2,000.
 """
 
 import warnings
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from shlex import quote
 from typing import Any, NamedTuple
@@ -130,23 +130,19 @@ def complete(config: config_dict.ConfigDict, given: AbstractSet[str]) -> None:
         if held_out and (why := why_not_apart(data, held_out_spec(config), config.data.subsample)):
             settle(0)
     columns = f" ({listed(data.columns)})" if data.columns[1:] else ""
-    processes.say(
-        f"tune: {data.rows:,} {data.kind}{columns}; {', '.join(f'{name} {value}' for name, value in shown(config))}"
-    )
+    train, every = config.train, config.eval.every
+    shown = {
+        "objective": " + ".join(name for name, term in config.objective.items() if term.weight),
+        "batch size": train.batch_size,
+        **({"steps": train.max_steps} if train.max_steps else {"epochs": train.epochs}),
+        "learning rate": train.learning_rate,
+        "at most": f"{config.data.max_length} tokens",
+        "evaluations": f"every {every} steps" if every else "at the start and the end",
+    }
+    processes.say(f"tune: {data.rows:,} {data.kind}{columns}; {', '.join(f'{name} {shown[name]}' for name in shown)}")
     if not has_scores(config) and "data.held_out" not in given:
         judge = option("eval", "FILE")
         processes.say(f"tune: not compared with the start: {why}; give {judge}: pairs with scores, or BEIR's layout")
-
-
-def shown(config: config_dict.ConfigDict) -> Iterator[tuple[str, Any]]:
-    """The names and values for people."""
-    objectives = [name for name, term in config.objective.items() if term.weight]
-    yield "objective", " + ".join(objectives)
-    yield "batch size", config.train.batch_size
-    yield ("steps", config.train.max_steps) if config.train.max_steps else ("epochs", config.train.epochs)
-    yield "learning rate", config.train.learning_rate
-    yield "at most", f"{config.data.max_length} tokens"
-    yield "evaluations", f"every {config.eval.every} steps" if config.eval.every else "at the start and the end"
 
 
 def of_model(model: Pretrained, data: Data) -> dict[str, Any]:
