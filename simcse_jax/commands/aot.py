@@ -11,16 +11,16 @@ import argparse
 import json
 import sys
 
+from simcse_jax.choices import SPANS
 from simcse_jax.commands.command_line import Parser, started_as
 from simcse_jax.config.checks import validate
 from simcse_jax.config.flags import find_config, parse
 from simcse_jax.config.sections import Section
 from simcse_jax.data.columns import ROLES
-from simcse_jax.data.documents import SPANS
-from simcse_jax.data.sources import split_sources
 from simcse_jax.data.sts import PREFIX, of_task
 from simcse_jax.encoding.batching import FINE_LENGTHS
 from simcse_jax.errors import UserError
+from simcse_jax.host.names import split_sources
 from simcse_jax.host.outputs import output_file, printing
 from simcse_jax.host.storage import write_atomically
 from simcse_jax.huggingface.published import encoder_config

@@ -7,6 +7,7 @@ from typing import Any
 
 from ml_collections import config_dict
 
+from simcse_jax.choices import pooler_of
 from simcse_jax.commands import encode as encoding
 from simcse_jax.commands import evaluate as evaluating
 from simcse_jax.commands import mine as mining
@@ -29,7 +30,6 @@ from simcse_jax.errors import UserError
 from simcse_jax.host import progress
 from simcse_jax.host.outputs import output_folder
 from simcse_jax.host.storage import as_path, is_remote, local_path
-from simcse_jax.models.config import pooler_of
 from simcse_jax.objectives.registry import OBJECTIVES, add
 from simcse_jax.runs.workdir import Workdir
 from simcse_jax.simcse import SimCSE

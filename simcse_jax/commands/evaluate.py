@@ -10,6 +10,21 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from simcse_jax.choices import (
+    AGGREGATIONS,
+    CUTOFFS,
+    MEASURES,
+    METRICS,
+    MTEB,
+    POSTPROCESSING,
+    PROTOCOLS,
+    RANKINGS,
+    RETRIEVAL,
+    STORAGES,
+    TASKS,
+    TRANSFER,
+    USUAL,
+)
 from simcse_jax.commands.command_line import (
     MODEL,
     Parser,
@@ -26,21 +41,6 @@ from simcse_jax.errors import UserError, no_such
 from simcse_jax.host.names import split_label
 from simcse_jax.host.outputs import output_file, printing
 from simcse_jax.host.storage import local_path, read_json
-from simcse_jax.tasks import (
-    AGGREGATIONS,
-    CUTOFFS,
-    MEASURES,
-    METRICS,
-    MTEB,
-    POSTPROCESSING,
-    PROTOCOLS,
-    RANKINGS,
-    RETRIEVAL,
-    STORAGES,
-    TASKS,
-    TRANSFER,
-    USUAL,
-)
 
 if TYPE_CHECKING:
     import numpy as np

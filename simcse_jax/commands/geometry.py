@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from simcse_jax.choices import MEASURES, POSTPROCESSING, RETRIEVAL, TASKS
 from simcse_jax.commands.command_line import (
     Model,
     Parser,
@@ -32,7 +33,6 @@ from simcse_jax.host.names import split_label
 from simcse_jax.host.outputs import output_folder, printing
 from simcse_jax.host.progress import doing
 from simcse_jax.host.storage import as_path, local_path
-from simcse_jax.tasks import MEASURES, POSTPROCESSING, RETRIEVAL, TASKS
 
 if TYPE_CHECKING:
     from simcse_jax.evaluation.analysis.sentences import Sample

@@ -3,20 +3,16 @@
 from collections.abc import Mapping
 from math import isfinite
 
+from simcse_jax.choices import HEADS, LABELS, MASK, MASK_TOKEN, MASKED, POSTPROCESSING, REPEATED, SEVERAL_LAYERS
 from simcse_jax.config.fields import LARGEST, fields_of, flatten, has_scores, trains
 from simcse_jax.config.loss_fields import check_matryoshka, check_teacher
 from simcse_jax.config.parallel_fields import check_processes
 from simcse_jax.config.retrieval_fields import check_retrieval
 from simcse_jax.config.sections import Config, Section
 from simcse_jax.config.source_fields import check_sources
-from simcse_jax.data.labels import LABELS
-from simcse_jax.data.rows import is_text
 from simcse_jax.errors import UserError, nearest, no_such
 from simcse_jax.field import Field
-from simcse_jax.models.config import MASK, MASK_TOKEN, MASKED, REPEATED, SEVERAL_LAYERS
-from simcse_jax.models.head import HEADS
 from simcse_jax.objectives.registry import OBJECTIVES, needing, trained
-from simcse_jax.tasks import POSTPROCESSING
 
 # Sections that have no effect where nothing is trained.
 OF_TRAINING = ("data.", "objective.", "matryoshka.", "projector.", "teacher.", "views.", "train.")
@@ -71,7 +67,7 @@ def check_type(field: str, value: object, expected: type) -> None:
 
 def check_range(field: str, value: object) -> None:
     """Refuses a number that a device cannot hold, and a text that cannot be written, as bytes that are not UTF-8."""
-    if isinstance(value, str) and not is_text(value):
+    if isinstance(value, str) and value != value.encode(errors="ignore").decode():
         raise UserError(f"{field}={value!r:.100}: is not UTF-8; type it in UTF-8, or rename the file")
     if type(value) is int and abs(value) > LARGEST and field != "config.seed":
         raise UserError(f"{field}={str(value)[:40]}: must be at most {LARGEST:,}")

@@ -1,24 +1,14 @@
 """The fields of the loss: views of a sentence, a projector, a teacher, sizes, and those that objectives declare."""
 
+import re
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
+from simcse_jax.choices import CHANGES, DENOISING, MASKED, NORMS, PLACE, REPEATED, REPETITIONS, STATISTICS
 from simcse_jax.config.sections import Config
 from simcse_jax.errors import UserError
 from simcse_jax.field import BELOW_ONE, Field, at_least, at_most, either, explain, field, listed, number, one_of, rule
-from simcse_jax.models.config import (
-    CHANGES,
-    DENOISING,
-    MASKED,
-    NORMS,
-    PLACE,
-    REPEATED,
-    REPETITIONS,
-    STATISTICS,
-    is_template,
-    is_widths,
-)
 from simcse_jax.objectives.discarded import check_kept
 from simcse_jax.objectives.objective import SCORES, Objective
 from simcse_jax.objectives.registry import OBJECTIVES, needing
@@ -30,6 +20,9 @@ POLICIES = {  # which dropout masks the sentences of a pair get; see objectives/
     "noisy": "a mask each, and Gaussian noise on the embedding",
     "mean": "the mean of several embeddings, each with its own mask",
 }
+
+
+WIDTH = re.compile(r"[1-9]\d{0,4}|[1-9]?D")  # of a projector's layer: 4096, D or 2D
 
 
 def _objectives(teacher: bool) -> list[Objective]:
@@ -119,6 +112,16 @@ def read_weights(parts: tuple[str, ...]) -> tuple[float, ...]:
     if not all(0 <= weight <= 1e30 for weight in weights) or (weights and max(weights) <= 1e-30):
         raise ValueError(f"{weights} are no weights")
     return weights
+
+
+def is_widths(text: str) -> bool:
+    """Whether a text has a projector's widths: each a number, D for the hidden size, or a multiple of it such as 2D."""
+    return all(WIDTH.fullmatch(width) for width in text.split(","))
+
+
+def is_template(text: str) -> bool:
+    """Whether a text has the place of a sentence, once, and something else."""
+    return text.count(PLACE) == 1 and bool(text.replace(PLACE, "").strip())
 
 
 TEMPLATE = rule(f"empty, or a text around {PLACE}, which it has once", lambda text: not text or is_template(text))

@@ -4,13 +4,11 @@ import csv
 from collections.abc import Sequence
 from typing import Any
 
+from simcse_jax.choices import ROLES, SPANS
 from simcse_jax.config.sections import Config
-from simcse_jax.data.documents import SPANS
-from simcse_jax.data.mixture import read_weights
-from simcse_jax.data.sources import split_sources
-from simcse_jax.data.tokens import ROLES
 from simcse_jax.errors import UserError
 from simcse_jax.field import either, empty_or_one_of, explain, field, listed, rule
+from simcse_jax.host.names import split_sources
 from simcse_jax.objectives.registry import needing, trained
 
 ONE_SOURCE = "one_source"
@@ -24,6 +22,24 @@ SOURCE_SECTIONS = {
     "data.lengths": "Tokens per sentence by column, with its prompt; 0: data.max_length.",
 }
 _LENGTH = rule(f"0, or {SHORTEST} or more (two of them are special tokens)", lambda n: n == 0 or n >= SHORTEST)
+
+
+def read_range(parts: Sequence[str]) -> tuple[float, float] | None:
+    """The lowest and the highest score in `data.score_range`; None if empty. A `ValueError` refuses other values."""
+    if not parts:
+        return None
+    low, high = map(float, parts)
+    if not -1e30 <= low < high <= 1e30:
+        raise ValueError(f"{low} and {high} are not bounds")
+    return low, high
+
+
+def read_weights(parts: Sequence[str]) -> tuple[float, ...]:
+    """The weights in `data.weights`; a `ValueError` refuses what is not a number from 1e-30 to 1e30."""
+    weights = tuple(map(float, parts))
+    if not all(1e-30 <= weight <= 1e30 for weight in weights):
+        raise ValueError(f"{weights} are not weights")
+    return weights
 
 
 def _several(config: Any) -> bool:

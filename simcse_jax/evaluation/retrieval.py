@@ -15,6 +15,7 @@ import jax
 import numpy as np
 from jaxtyping import Float64, Int64
 
+from simcse_jax.choices import MEASURES, USUAL
 from simcse_jax.devices.mesh import data_mesh
 from simcse_jax.errors import UserError
 from simcse_jax.evaluation import beir, ranking, sts
@@ -26,7 +27,6 @@ from simcse_jax.host.storage import local_path
 from simcse_jax.index.index import LARGE, SMALL
 from simcse_jax.index.placed import Storage, stored
 from simcse_jax.index.top_k import Block, top_k
-from simcse_jax.tasks import MEASURES, USUAL
 from simcse_jax.vectors.similarity import prepared
 
 BEST = 100  # the highest score

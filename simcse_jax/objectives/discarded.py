@@ -2,8 +2,8 @@
 
 from typing import Any
 
+from simcse_jax.choices import HEADS
 from simcse_jax.errors import UserError
-from simcse_jax.models.head import HEADS
 
 
 def check_kept(config: Any, field: str, purpose: str) -> None:

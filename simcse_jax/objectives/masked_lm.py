@@ -5,9 +5,9 @@ from typing import Any
 
 from jaxtyping import Bool, Float, Int, Key
 
+from simcse_jax.choices import HEADS, MASKED
 from simcse_jax.errors import UserError
-from simcse_jax.models.config import MASKED, EncoderConfig
-from simcse_jax.models.head import HEADS
+from simcse_jax.models.config import EncoderConfig
 from simcse_jax.objectives.lazy import AnyArray, Array, jax, jnp
 from simcse_jax.objectives.objective import Embedded, Objective, Parameters
 from simcse_jax.objectives.similarity import by_rows

@@ -5,7 +5,7 @@ from typing import Any, ClassVar
 
 from jaxtyping import Bool, Float, Int, Key, UInt32
 
-from simcse_jax.data.documents import SPANS
+from simcse_jax.choices import SPANS
 from simcse_jax.errors import UserError
 from simcse_jax.field import either, explain, field, number, rule, weight
 from simcse_jax.models.config import EncoderConfig

@@ -12,6 +12,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from simcse_jax.choices import DEVELOPMENT, MASK_TOKEN, MEASURES, RETRIEVAL, TASKS
 from simcse_jax.config.fields import default_config, flatten, scoring_pooler
 from simcse_jax.errors import UserError
 from simcse_jax.evaluation.sts import TITLES
@@ -23,11 +24,10 @@ from simcse_jax.huggingface.public_names import base_name, is_from_hub, public_v
 from simcse_jax.huggingface.resolve import resolve
 from simcse_jax.huggingface.sentence_transformers import describe
 from simcse_jax.huggingface.weight_names import NAMES
-from simcse_jax.models.config import MASK_TOKEN, SIMILARITIES
+from simcse_jax.models.config import SIMILARITIES
 from simcse_jax.models.model_types import ROTARY
 from simcse_jax.models.pooling import FIRST_TOKEN
 from simcse_jax.runs.run_files import AGAINST_START, BEST_STEP, FREE, plain
-from simcse_jax.tasks import DEVELOPMENT, MEASURES, RETRIEVAL, TASKS
 
 if TYPE_CHECKING:
     from huggingface_hub import ModelCardData

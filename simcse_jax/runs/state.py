@@ -15,6 +15,7 @@ import numpy as np
 import optax
 from jaxtyping import Array, Int, Key
 
+from simcse_jax.choices import HEADS, Head
 from simcse_jax.config.fields import scoring_pooler
 from simcse_jax.devices import processes
 from simcse_jax.errors import UserError
@@ -26,7 +27,7 @@ from simcse_jax.huggingface.weight_files import read_safetensors
 from simcse_jax.models import convolutions, language_model, lora, modules, parameters, partial
 from simcse_jax.models.arrays import AnyArray
 from simcse_jax.models.config import Convolutions, EncoderConfig, Lora, Partial
-from simcse_jax.models.head import HEADS, PREFIX, Head
+from simcse_jax.models.head import PREFIX
 from simcse_jax.models.model_types import WORD_VECTORS
 from simcse_jax.models.parameters import Arrays, Params
 from simcse_jax.models.projector import Projector, fresh_projector

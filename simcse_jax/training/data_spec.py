@@ -4,10 +4,11 @@ import dataclasses
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from simcse_jax.choices import ROLES
 from simcse_jax.data.documents import Spans
 from simcse_jax.data.pairing import Pairing
 from simcse_jax.data.scores import Scores
-from simcse_jax.data.tokens import ROLES, Lengths, Prompts
+from simcse_jax.data.tokens import Lengths, Prompts
 from simcse_jax.models.changes import Repeated
 from simcse_jax.training.teacher import TeacherSpec
 

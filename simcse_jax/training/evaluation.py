@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
+from simcse_jax.choices import DEVELOPMENT, EXTRA, RETRIEVAL, TRANSFER
 from simcse_jax.config.fields import FEWEST_ANALYSED
-from simcse_jax.data.sources import split_sources
 from simcse_jax.devices import processes
 from simcse_jax.errors import UserError
 from simcse_jax.evaluation import geometry, postprocess, retrieval, sts, transfer, transfer_files
@@ -16,8 +16,8 @@ from simcse_jax.evaluation.analysis import last_layer
 from simcse_jax.evaluation.analysis.inputs import evenly, read_data
 from simcse_jax.evaluation.beir import Collection
 from simcse_jax.evaluation.evaluator import Encode, evaluate_all
+from simcse_jax.host.names import split_sources
 from simcse_jax.host.storage import local_path, sha256
-from simcse_jax.tasks import DEVELOPMENT, EXTRA, RETRIEVAL, TRANSFER
 
 DEVELOPMENT_SETS = {f"{name}_dev": task for name, task in DEVELOPMENT.items()}  # by the names of their scores
 Extra = sts.Correlation | geometry.Plane

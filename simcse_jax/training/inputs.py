@@ -7,6 +7,7 @@ from typing import NamedTuple
 import jax
 import numpy as np
 
+from simcse_jax.choices import HEADS
 from simcse_jax.data.corpora import AnyCorpus
 from simcse_jax.data.tokens import prompts_by_name
 from simcse_jax.devices import backend, processes
@@ -20,7 +21,6 @@ from simcse_jax.huggingface.sentence_transformers import DEFAULTS
 from simcse_jax.huggingface.tokenizer import Tokenizer, special_tokens
 from simcse_jax.huggingface.weight_names import NAMES
 from simcse_jax.models.config import EncoderConfig, Template
-from simcse_jax.models.head import HEADS
 from simcse_jax.models.masking import Masking
 from simcse_jax.models.projector import width
 from simcse_jax.objectives.registry import needing, trained

@@ -16,11 +16,11 @@ from jax.sharding import Mesh
 from jax.sharding import PartitionSpec as P
 from jaxtyping import Array, Bool, Float, Int
 
+from simcse_jax.choices import MASK_TOKEN, MASKED
 from simcse_jax.devices.mesh import of_rows
 from simcse_jax.models import by_layer, parameters, partial
 from simcse_jax.models.arrays import AnyArray
 from simcse_jax.models.changes import DRAWN, UNCHANGED, template_alone
-from simcse_jax.models.config import MASK_TOKEN, MASKED
 from simcse_jax.models.masking import Masking
 from simcse_jax.models.model_types import AFTER_PADDING
 from simcse_jax.models.parameters import Params
@@ -337,7 +337,7 @@ def encode_views(
 
 
 def first_position(model: SentenceEncoder, recipe: Recipe) -> int:
-    """What the positions of a template alone begin with; see `models.config.DENOISING`."""
+    """What the positions of a template alone begin with; see `choices.DENOISING`."""
     config = model.encoder.config
     from_the_first_row = recipe.plan.denoising == "released" and config.positions == AFTER_PADDING
     return -1 - config.pad_token_id if from_the_first_row else 0

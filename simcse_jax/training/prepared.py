@@ -4,6 +4,7 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from simcse_jax.choices import ROLES
 from simcse_jax.config.source_fields import LEFT_OUT, ONE_SOURCE
 from simcse_jax.data.corpus.local_copy import local_copy
 from simcse_jax.data.corpus.manifest import NAME, Manifest, corpus_path, is_prepared, read_manifest
@@ -12,11 +13,11 @@ from simcse_jax.data.corpus.prepared_batches import PreparedCorpus, hashed_texts
 from simcse_jax.data.examples import prefix_of
 from simcse_jax.data.files import READERS
 from simcse_jax.data.mixture import Mixture, share_out
-from simcse_jax.data.sources import kind_of, same_kind, split_sources
-from simcse_jax.data.tokens import ROLES
+from simcse_jax.data.sources import kind_of, same_kind
 from simcse_jax.devices import processes
 from simcse_jax.errors import UserError
 from simcse_jax.host.hidden import PLAN
+from simcse_jax.host.names import split_sources
 from simcse_jax.host.storage import Folder, is_remote
 from simcse_jax.huggingface.load import Pretrained
 from simcse_jax.huggingface.tokenizer import Tokenizer

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from simcse_jax.choices import REPEATED, ROLES
 from simcse_jax.data.augment import augment
 from simcse_jax.data.batches import Corpus, tokenize
 from simcse_jax.data.corpora import AnyCorpus, MixedCorpus
@@ -16,13 +17,12 @@ from simcse_jax.data.equal_texts import numbered
 from simcse_jax.data.examples import Examples, read_examples
 from simcse_jax.data.one_source import OneSource
 from simcse_jax.data.pairing import Pairing
-from simcse_jax.data.sources import split_sources
-from simcse_jax.data.tokens import ROLES, Prompts, check_prompts
+from simcse_jax.data.tokens import Prompts, check_prompts
 from simcse_jax.devices import processes
 from simcse_jax.errors import UserError
+from simcse_jax.host.names import split_sources
 from simcse_jax.huggingface.load import Pretrained
 from simcse_jax.huggingface.tokenizer import Tokenizer
-from simcse_jax.models.config import REPEATED
 from simcse_jax.training.data_spec import DataSpec
 from simcse_jax.training.prepared import by_weight, open_prepared
 from simcse_jax.training.teacher import read_teachers, teach

@@ -10,13 +10,13 @@ from simcse_jax.config.fields import LARGEST, flatten, trains
 from simcse_jax.config.loss_fields import sizes_of
 from simcse_jax.config.recorded import identity, recorded
 from simcse_jax.config.sections import Config, Section
-from simcse_jax.data.sources import by_field
 from simcse_jax.devices import processes
 from simcse_jax.devices.backend import slow_bfloat16
 from simcse_jax.devices.preemption import Preemption
 from simcse_jax.errors import UserError
 from simcse_jax.host.closing import closing_all
 from simcse_jax.host.locks import held
+from simcse_jax.host.names import by_field
 from simcse_jax.host.outputs import output_folder
 from simcse_jax.host.storage import as_path
 from simcse_jax.objectives.registry import needing, trained

@@ -9,16 +9,16 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding
 
+from simcse_jax.choices import REPEATED, SPANS
 from simcse_jax.config.fields import fields_of, flatten, has_scores, numbers_of_step
 from simcse_jax.config.loss_fields import scored_by_data, sizes_of, weights_of
 from simcse_jax.config.parallel_fields import BY_LAYER
 from simcse_jax.config.sections import Config, Section
-from simcse_jax.config.source_fields import ONE_SOURCE, no_gaps, read_prompts
+from simcse_jax.config.source_fields import ONE_SOURCE, no_gaps, read_prompts, read_range, read_weights
 from simcse_jax.data.batches import Corpus
 from simcse_jax.data.corpora import AnyBatches, AnyCorpus
-from simcse_jax.data.documents import SPANS, Spans
-from simcse_jax.data.mixture import read_weights
-from simcse_jax.data.scores import Scores, read_range
+from simcse_jax.data.documents import Spans
+from simcse_jax.data.scores import Scores
 from simcse_jax.data.tokens import Lengths, Prompts
 from simcse_jax.devices.mesh import by_rows, data_mesh, place, replicate, replicated, split_over_examples
 from simcse_jax.devices.parts import distribute, whole
@@ -31,7 +31,7 @@ from simcse_jax.evaluation.retrieval import RetrievalSpec
 from simcse_jax.field import read_milestones
 from simcse_jax.models import partial
 from simcse_jax.models.changes import Repeated, Retemplated
-from simcse_jax.models.config import REPEATED, EncoderConfig, Template
+from simcse_jax.models.config import EncoderConfig, Template
 from simcse_jax.models.masking import Masking
 from simcse_jax.models.parameters import Arrays, Params, with_encoder
 from simcse_jax.models.sentence_encoder import Graph, build

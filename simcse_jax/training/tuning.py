@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from ml_collections import config_dict
 
+from simcse_jax.choices import LABELS, RETRIEVAL
 from simcse_jax.config.checks import check_field
 from simcse_jax.config.fields import FIELDS, flatten, has_scores
 from simcse_jax.data.columns import (
@@ -35,20 +36,20 @@ from simcse_jax.data.columns import (
 from simcse_jax.data.examples import draw, numbers_beside, open_source, open_table, prefix_of
 from simcse_jax.data.files import files_of
 from simcse_jax.data.held_out import FEWEST
-from simcse_jax.data.labels import LABELS, UNLABELLED, NamedLabel
+from simcse_jax.data.labels import UNLABELLED, NamedLabel
 from simcse_jax.data.rows import MISSING, is_number
 from simcse_jax.data.scores import Scores, parse_score
-from simcse_jax.data.sources import Examples, kind_of, split_sources
+from simcse_jax.data.sources import Examples, kind_of
 from simcse_jax.devices import processes
 from simcse_jax.errors import UserError, option
 from simcse_jax.evaluation.beir import CORPUS, QRELS
+from simcse_jax.host.names import split_sources
 from simcse_jax.host.storage import local_path
 from simcse_jax.huggingface.load import Pretrained
 from simcse_jax.huggingface.sentence_transformers import DOCUMENT_PROMPTS
 from simcse_jax.objectives.registry import needing, trained
 from simcse_jax.runs.loading import load_model
 from simcse_jax.runs.state import model_spec
-from simcse_jax.tasks import RETRIEVAL
 from simcse_jax.training.data_spec import DataSpec
 from simcse_jax.training.held_out import HeldOutSpec, obstacle, split_rows
 from simcse_jax.training.setup import data_spec, held_out_spec

@@ -6,11 +6,11 @@ import pytest
 from support import call, refused
 from support.beir import write_beir
 
+from simcse_jax.choices import TASKS, TRANSFER
 from simcse_jax.commands.evaluate import after_prefix, parse, unlike
 from simcse_jax.errors import UserError
 from simcse_jax.evaluation import beir, retrieval, sts
 from simcse_jax.simcse import SimCSE
-from simcse_jax.tasks import TASKS, TRANSFER
 
 
 def scored(tmp_path, model, data, *more) -> tuple[str, dict]:

@@ -9,6 +9,7 @@ import scipy.spatial
 from support import call, refused
 from support.pictures import texts
 
+from simcse_jax.choices import TASKS
 from simcse_jax.commands.command_line import Parser
 from simcse_jax.commands.geometry import read_arguments
 from simcse_jax.errors import UserError
@@ -17,7 +18,6 @@ from simcse_jax.evaluation import sts
 from simcse_jax.evaluation.postprocess import whitening
 from simcse_jax.runs.dynamics import steps_of
 from simcse_jax.simcse import SimCSE
-from simcse_jax.tasks import TASKS
 
 
 def scored(encode, corpus) -> tuple[float, float]:

@@ -2,7 +2,7 @@ import pytest
 from support.configs import config_of
 
 from simcse_jax.config.checks import ineffective, validate
-from simcse_jax.config.source_fields import read_prompts
+from simcse_jax.config.source_fields import read_prompts, read_range, read_weights
 from simcse_jax.errors import UserError
 
 TWO = {"data__train": "a.csv,b.csv"}
@@ -19,6 +19,17 @@ def test_a_prompt_is_for_all_sources_or_for_each():
     assert read_prompts(one) == [['Instruct: for this, find\nQuery: "'], [""]]
     one.data.prompts.anchor = '"with, quotes: "'
     assert read_prompts(one) == [["with, quotes: "], [""]]
+
+
+def test_weights_and_the_range_of_scores_are_numbers_that_fit_float32():
+    assert read_range(()) is None and read_range(("-1", "1")) == (-1.0, 1.0)
+    for parts in (("1",), ("0", "1", "2"), ("5", "0"), ("1", "1"), ("a", "b"), ("0", "nan"), ("0", "inf")):
+        with pytest.raises(ValueError):
+            read_range(parts)
+    assert read_weights(("1", "1e30", "1e-30")) == (1.0, 1e30, 1e-30)
+    for weight in ("0", "-1", "nan", "inf", "1e31", "1e-31", "a", ""):
+        with pytest.raises(ValueError):
+            read_weights(("1", weight))
 
 
 PAIRED = {"objective__contrastive_tension__weight": 1.0, "objective__info_nce__weight": 0.0}  # makes its own pairs

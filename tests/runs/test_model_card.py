@@ -14,17 +14,16 @@ from support.layouts import write_byte_level
 from support.listed import record
 from support.models import add_mask_token
 
+from simcse_jax.choices import POOLERS, TASKS
 from simcse_jax.config.fields import default_config
 from simcse_jax.host.storage import write_json
 from simcse_jax.huggingface.load import load
 from simcse_jax.huggingface.sentence_transformers import DEFAULTS, Settings
 from simcse_jax.huggingface.write import write_model
-from simcse_jax.models.config import POOLERS
 from simcse_jax.runs import model_card
 from simcse_jax.runs.exporting import export
 from simcse_jax.runs.model_card import is_test, scores
 from simcse_jax.simcse import SimCSE
-from simcse_jax.tasks import TASKS
 
 ENCODER = {"model_type": "bert", "sentence_size": 384, "num_layers": 6, "convolutions": None, "modules": ()}
 HEADLESS = SimpleNamespace(

@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 from support import CONFIGS, assert_arrays, random_model
 
+from simcse_jax.choices import HEADS
 from simcse_jax.config.fields import default_config
 from simcse_jax.errors import UserError
 from simcse_jax.huggingface.load import Pretrained, load
 from simcse_jax.huggingface.peft import base_fingerprint
 from simcse_jax.models import partial as split
 from simcse_jax.models.config import Convolutions, EncoderConfig, Lora, Partial, Site
-from simcse_jax.models.head import HEADS
 from simcse_jax.models.language_model import fresh_head
 from simcse_jax.models.parameters import subset
 from simcse_jax.models.projector import Projector

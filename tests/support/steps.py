@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from simcse_jax.models.head import HEADS
+from simcse_jax.choices import HEADS
 from simcse_jax.models.masking import Masking
 from simcse_jax.models.projector import Projector
 from simcse_jax.objectives.objective import Embedded, Term

@@ -13,11 +13,11 @@ from support.resuming import trained_and_resumed
 from support.run_configs import short_run
 from support.steps import BATCH, batch, recipe, settings, term
 
+from simcse_jax.choices import HEADS
 from simcse_jax.errors import UserError
 from simcse_jax.huggingface.load import load
 from simcse_jax.models import parameters
 from simcse_jax.models.config import Convolutions, Dense, LayerNorm, Normalize
-from simcse_jax.models.head import HEADS
 from simcse_jax.models.sentence_encoder import build
 from simcse_jax.objectives.jensen_shannon import jensen_shannon
 from simcse_jax.objectives.rows import dropout_keys

@@ -4,8 +4,7 @@ from support import random_model
 from support.gradients import assert_same, compiled, computed
 from support.steps import INFO_NCE, batch, recipe, settings, term
 
-from simcse_jax.models.config import MASKED
-from simcse_jax.models.head import HEADS
+from simcse_jax.choices import HEADS, MASKED
 from simcse_jax.models.masking import Masking
 from simcse_jax.models.projector import Projector
 from simcse_jax.objectives.views import Plan

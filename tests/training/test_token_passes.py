@@ -8,7 +8,7 @@ from support import random_model
 from support.gradients import assert_same, compiled, computed
 from support.steps import batch, mixed_batch, recipe, replaced_tokens_settings, replaced_tokens_step, settings, term
 
-from simcse_jax.models.head import HEADS
+from simcse_jax.choices import HEADS
 from simcse_jax.models.masking import Masking
 from simcse_jax.models.parameters import WORD_EMBEDDING
 from simcse_jax.objectives.masked_lm import OBJECTIVE

@@ -9,21 +9,21 @@ from typing import Any, NamedTuple
 
 from tqdm import tqdm
 
+from simcse_jax.choices import EXTRA, RETRIEVAL, TRANSFER
 from simcse_jax.config.fields import flatten, has_scores, trains
 from simcse_jax.config.recorded import recorded
 from simcse_jax.config.sections import Section
 from simcse_jax.data.examples import prefix_of
 from simcse_jax.data.files import files_of
-from simcse_jax.data.sources import by_field
 from simcse_jax.data.sts import PREFIX, of_task
 from simcse_jax.errors import Preempted, UserError, option
 from simcse_jax.evaluation import transfer_files
 from simcse_jax.evaluation.postprocess import TARGET, TARGET_ALL
+from simcse_jax.host.names import by_field
 from simcse_jax.host.storage import is_remote, local_path
 from simcse_jax.objectives.registry import needing
 from simcse_jax.runs.reporters.opening import check_installed
 from simcse_jax.runs.workdir import Workdir
-from simcse_jax.tasks import EXTRA, RETRIEVAL, TRANSFER
 from simcse_jax.training.evaluation import read_extra
 from simcse_jax.training.run import train_and_evaluate
 from simcse_jax.training.sweeps.metrics import (
