@@ -4,9 +4,12 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
-from jaxtyping import Bool, Int, Integer, Key
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Int, Integer, Key
 
-from simcse_jax.objectives.lazy import AnyArray, Array, jax, jnp
+from simcse_jax.models.arrays import AnyArray
+from simcse_jax.models.masking import mask_tokens
 from simcse_jax.objectives.views import MASKING, column_number
 
 # input_ids, attention_mask: (B, C, T); index: (B,) in the global batch; label, score: (B,); present, text: (B, C), see
@@ -73,8 +76,6 @@ class Rows:
           numbers: P numbers of the draws.
           **share: `probability`, the share of tokens; 15% without it.
         """
-        from simcse_jax.models.masking import mask_tokens
-
         keys = self.keys(numbers or [column_number(MASKING, column) for column in columns]).reshape(-1)
         ids, mask = self.read(columns)
         return mask_tokens(keys, ids, mask, vocab_size=self.words, **self.masking._asdict() | share)

@@ -5,7 +5,7 @@ from simcse_jax.data.corpora import AnyCorpus
 from simcse_jax.data.documents import SPANS
 from simcse_jax.data.sources import Examples
 from simcse_jax.errors import UserError
-from simcse_jax.objectives.objective import Columns
+from simcse_jax.objectives.objective import Columns, Objective
 from simcse_jax.objectives.registry import needing, trained
 
 
@@ -47,7 +47,28 @@ def check_columns(config: Section, num_columns: int, fewest: int, *, data: str =
         )
     columns = Columns(data, num_columns - several, fewest - several, (most or num_columns) - several)
     for objective in trained(config.objective).values():
-        objective.check_columns(config, columns)
+        check_needs(objective, columns)
+        objective.check_columns(config.objective[objective.name], columns)
+
+
+def check_needs(objective: Objective, columns: Columns) -> None:
+    """Refuses data without the columns that an objective declares that it needs."""
+    field = f"config.objective.{objective.name}.weight"
+    if objective.hard_negatives and columns.number < 3:
+        raise UserError(
+            f"{field}: needs hard negatives, but {columns.data} has no column of them; set data.columns.negative"
+        )
+    if objective.hard_negatives and columns.fewest < 3:
+        raise UserError(
+            f"{field}: needs a hard negative in every row, but some rows of {columns.data} have none; leave these rows "
+            "out"
+        )
+    if (objective.labels or objective.scores) and columns.number != 2:
+        kind = "labelled pairs" if objective.labels else "pairs with scores"
+        raise UserError(
+            f"{field}: needs {kind}, but {columns.data} has {columns.number} column(s) of sentences; choose two "
+            "with data.columns.anchor and data.columns.positive"
+        )
 
 
 def check_scores(config: Section, examples: Examples) -> None:

@@ -25,6 +25,7 @@ from simcse_jax.models.config import EncoderConfig, Template
 from simcse_jax.models.head import HEADS
 from simcse_jax.models.masking import Masking
 from simcse_jax.models.projector import width
+from simcse_jax.objectives.objective import TokenObjective
 from simcse_jax.objectives.registry import needing, trained
 from simcse_jax.runs.loading import load_model
 from simcse_jax.runs.state import convolutions_of, own_adapter, with_parts
@@ -260,7 +261,7 @@ def keeps_modules(config: Section, model: Pretrained) -> bool:
     """
     poolers = {config.model.pooler, scoring_pooler(config), choosing_pooler(config)}
     same = poolers == {model.pooler} and convolutions_of(config.model) == model.config.convolutions
-    with_tokens = any(one.contrasts and one.features for one in trained(config.objective).values())
+    with_tokens = any(one.contrasts and isinstance(one, TokenObjective) for one in trained(config.objective).values())
     return config.model.keep_modules and bool(model.config.modules) and same and not with_tokens
 
 

@@ -29,7 +29,8 @@ from simcse_jax.models.products import rounding
 from simcse_jax.models.projector import Projector
 from simcse_jax.models.sentence_encoder import Graph, SentenceEncoder
 from simcse_jax.objectives.chunks import in_chunks
-from simcse_jax.objectives.objective import Embedded, Objective, Term, measured, total
+from simcse_jax.objectives.embedded import Embedded
+from simcse_jax.objectives.objective import Objective, SecondPassObjective, Term, TokenObjective
 from simcse_jax.objectives.registry import BUILT_IN
 from simcse_jax.objectives.rows import Batch, Kept, Rows, Settings, dropout_keys
 from simcse_jax.objectives.tokens import ENCODER, Network, Tokens
@@ -68,8 +69,7 @@ class Recipe(NamedTuple):
     @property
     def passes(self) -> bool:
         """Whether an objective has a pass over tokens."""
-        methods = "tokens", "second_pass"
-        return any(term.objective.overrides(method) for term in self.objectives for method in methods)
+        return any(isinstance(term.objective, TokenObjective | SecondPassObjective) for term in self.objectives)
 
     @property
     def views(self) -> tuple[View, ...]:
@@ -89,8 +89,9 @@ class Recipe(NamedTuple):
 
     def read_by(self, objective: Objective) -> dict[str, View]:
         """The views whose tokens' features the objective's pass over tokens reads, by its names."""
+        names = objective.features if isinstance(objective, TokenObjective) else ()
         views = objective.views(self.plan)
-        return {name: view for name, view in views.items() if name in objective.features and isinstance(view, View)}
+        return {name: view for name, view in views.items() if name in names and isinstance(view, View)}
 
     @property
     def read_by_tokens(self) -> list[View]:
@@ -190,8 +191,8 @@ def loss_of(
     def rows_of(batch: Batch) -> Rows:
         return make_rows(recipe, params, step, batch, settings)
 
-    def tokens_of(term: Term, batch: Batch) -> Tokens:
-        return given.tokens(term, rows_of(batch))
+    def tokens_of(term: Term) -> Callable[[Batch], Tokens]:
+        return lambda batch: given.tokens(term, rows_of(batch))
 
     def artificial(count: int, size: int) -> Float[Array, "M D"]:
         key = dropout_keys(settings["seed"], step, jnp.full(1, -1, jnp.int32), [NOISE])[0, 0]
@@ -204,9 +205,9 @@ def loss_of(
         projected = project_views(recipe.projector, params, recipe.views, recipe.plan, views, psum)
     seen = {term.name: projected if term.projected else views for term in recipe.objectives}
     for term in recipe.objectives:
-        if term.objective.overrides("second_pass"):
+        if isinstance(term.objective, SecondPassObjective):
             embeddings = embeddings_of(recipe, term.objective, seen[term.name])
-            found[term.name] = second_pass(term, tokens_of, recipe.chunk_size, batch, embeddings)
+            found[term.name] = second_pass(term.objective, tokens_of(term), recipe.chunk_size, batch, embeddings)
     of_batch = Embedded(
         views={},
         own=batch["index"],
@@ -280,8 +281,12 @@ def first_pass(given: Given, rows: Rows) -> tuple[Float[Array, "B V D"] | None, 
     """The embeddings of all views, None without any, and what the objectives' passes over tokens find, by name."""
     own = given.recipe.views
     views, features = encode_views(given, rows, own) if own else (None, {})
-    passes = [term for term in given.recipe.objectives if term.objective.overrides("tokens")]
-    return views, {term.name: term.objective.tokens(given.tokens(term, rows, features)) for term in passes}
+    found = {
+        term.name: term.objective.tokens(given.tokens(term, rows, features))
+        for term in given.recipe.objectives
+        if isinstance(term.objective, TokenObjective)
+    }
+    return views, found
 
 
 def encode_views(
@@ -426,3 +431,45 @@ def seen_by(
         present=recipe.named(objective, present) if "present" in batch else None,
         texts=recipe.named(objective, text) if "text" in batch else None,
     )
+
+
+def total(
+    terms: Sequence[tuple[Term, Embedded]],
+    numbers: Mapping[str, Mapping[str, Any]],
+    sizes: Sequence[int] = (),
+    size_weights: Float[AnyArray, " S"] | None = None,
+) -> Float[Array, ""]:
+    """Σ weight · objective over the global batch, the same scalar on every device.
+
+    With sizes, an objective of embeddings is itself a weighted sum over embeddings of which the first elements are
+    left, Matryoshka embeddings (Kusupati et al. 2022, arXiv:2205.13147, equation 1):
+
+        ℓ = Σ_m c_m ℓ(h_{1:m})
+
+    Args:
+      terms: the objectives to sum, each with what it sees of the batch.
+      numbers: each objective's scalar fields by name, including its `weight`.
+      sizes: m, numbers of elements; empty: the embeddings as they are.
+      size_weights: (S,) c_m; needed with sizes.
+    """
+    loss = jnp.zeros(())
+    for term, embedded in terms:
+        objective, fields = term.objective, term.fields(numbers)
+        weight = fields.pop("weight")
+        if sizes and objective.truncatable:
+            assert size_weights is not None
+            each = [objective.loss(embedded.truncated(size), **fields) for size in sizes]
+            loss += weight * sum(size_weights[place] * one for place, one in enumerate(each))
+        else:
+            loss += weight * objective.loss(embedded, **fields)
+    return loss
+
+
+def measured(terms: Sequence[tuple[Term, Embedded]]) -> dict[str, Float[Array, ""]]:
+    """What the objectives measure of a batch, as OBJECTIVE/NAME."""
+    return {
+        f"{term.name}/{name}": value
+        for term, embedded in terms
+        if isinstance(term.objective, SecondPassObjective)
+        for name, value in term.objective.measures(embedded).items()
+    }

@@ -12,7 +12,7 @@ from simcse_jax.models.modules import PREFIX as MODULES
 from simcse_jax.models.parameters import Params
 from simcse_jax.models.projector import Projector, project
 from simcse_jax.models.sentence_encoder import Graph
-from simcse_jax.objectives.objective import Psum
+from simcse_jax.objectives.embedded import Psum
 from simcse_jax.objectives.views import Plan, View, each_of
 
 

@@ -28,7 +28,7 @@ from simcse_jax.huggingface.load import Pretrained
 from simcse_jax.huggingface.tokenizer import Tokenizer
 from simcse_jax.models.changes import Repeated
 from simcse_jax.models.config import REPEATED
-from simcse_jax.objectives.registry import needing, trained
+from simcse_jax.objectives.registry import needing, pairing_of
 from simcse_jax.training.columns import check_corpus, check_scores
 from simcse_jax.training.prepared import by_weight, open_prepared
 from simcse_jax.training.teacher import read_teachers, teach
@@ -301,15 +301,15 @@ def choose_pairing(config: Section, num_columns: int) -> Pairing | None:
     Raises:
       UserError: when the data have more than one column.
     """
-    for name, objective in trained(config.objective).items():
-        if pairing := objective.pairing(config.objective[name]):
-            if num_columns > 1:
-                raise UserError(
-                    f"config.objective.{name}.weight: pairs sentences by itself, but {config.data.train} has "
-                    f"{num_columns} columns of them; choose one with data.columns.anchor"
-                )
-            return pairing
-    return None
+    if (maker := pairing_of(config.objective)) is None:
+        return None
+    name, pairing = maker
+    if num_columns > 1:
+        raise UserError(
+            f"config.objective.{name}.weight: pairs sentences by itself, but {config.data.train} has "
+            f"{num_columns} columns of them; choose one with data.columns.anchor"
+        )
+    return pairing
 
 
 def augmented(config: Section, examples: Examples) -> Examples:

@@ -32,7 +32,7 @@ from simcse_jax.models.parameters import Arrays, Params, with_encoder
 from simcse_jax.models.projector import read_projector
 from simcse_jax.models.sentence_encoder import Graph, build
 from simcse_jax.objectives.objective import Term
-from simcse_jax.objectives.registry import needing, temperature_of, trained
+from simcse_jax.objectives.registry import needing, temperature_of, trained, with_loss
 from simcse_jax.objectives.rows import Batch, Settings
 from simcse_jax.objectives.views import Plan
 from simcse_jax.runs.state import TrainState, computed_as, frozen_params, initial_kept, initial_params, with_parts
@@ -264,7 +264,7 @@ def make_recipe(
         plan=plan,
         objectives=tuple(
             Term(
-                objective,
+                with_loss(objective),
                 tuple(
                     (field, config.objective[name][field]) for field, one in objective.fields.items() if not one.of_step
                 ),

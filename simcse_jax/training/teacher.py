@@ -23,6 +23,7 @@ from simcse_jax.host.storage import local_path, sha256, writing
 from simcse_jax.huggingface.cross_encoder import is_cross_encoder
 from simcse_jax.huggingface.load import choose_pooler_aloud
 from simcse_jax.models import parameters
+from simcse_jax.objectives.objective import ELEMENTS
 from simcse_jax.objectives.registry import needing
 from simcse_jax.runs.loading import load_model
 
@@ -51,8 +52,13 @@ def read_teachers(config: Section, size: int) -> list[Embedder]:
     if config.teacher.kept:
         output_folder(config.teacher.kept, option="config.teacher.kept")
     found = [_read_teacher(field, name) for field, name in names_of(config).items()]
-    for objective in objectives:
-        objective.check_teacher((config.teacher.model, config.model.init_from), (found[0].dimension, size))
+    elements = [one.name for one in objectives if one.teacher == ELEMENTS]
+    if elements and found[0].dimension != size:
+        raise UserError(
+            f"config.teacher.model={config.teacher.model}: its embeddings have {found[0].dimension} elements, those of "
+            f"{config.model.init_from} {size}; objective.{elements[0]} compares them one by one, so take a teacher of "
+            f"{size}, or objective.margin_mse, which compares similarities"
+        )
     return found
 
 

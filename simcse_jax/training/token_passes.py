@@ -9,7 +9,7 @@ from simcse_jax.models import by_layer, parameters
 from simcse_jax.models.parameters import Params
 from simcse_jax.models.sentence_encoder import Graph
 from simcse_jax.objectives.chunks import in_chunks
-from simcse_jax.objectives.objective import Term
+from simcse_jax.objectives.objective import SecondPassObjective
 from simcse_jax.objectives.rows import Batch
 from simcse_jax.objectives.tokens import ENCODER, GENERATOR, Network, Tokens
 
@@ -30,8 +30,8 @@ def make_networks(
 
 
 def second_pass(
-    term: Term,
-    tokens_of: Callable[[Term, Batch], Tokens],
+    objective: SecondPassObjective,
+    tokens_of: Callable[[Batch], Tokens],
     chunk_size: int,
     batch: Batch,
     embeddings: dict[str, Float[Array, "..."]],
@@ -39,18 +39,18 @@ def second_pass(
     """What an objective's pass over tokens after the projector finds, in chunks.
 
     Args:
-      term: of an objective with such a pass.
-      tokens_of: what its passes are handed for the rows of a batch.
+      objective: its own.
+      tokens_of: what it is handed for the rows of a batch.
       chunk_size: examples at a time; 0: all.
       batch: all rows.
       embeddings: those of the objective's views, by its names.
     """
 
     def draw(batch: Batch) -> Any:  # apart, so that the backward pass does not do it again
-        return term.objective.drawn(tokens_of(term, batch))
+        return objective.drawn(tokens_of(batch))
 
     def find(batch: Batch, drawn: Any, embeddings: dict[str, Float[Array, "B D"]]) -> Any:
-        return term.objective.second_pass(tokens_of(term, batch), drawn, embeddings)
+        return objective.second_pass(tokens_of(batch), drawn, embeddings)
 
     drawn = in_chunks(draw, chunk_size, batch)
     lone = {name: rows for name, rows in embeddings.items() if rows.ndim == 2}

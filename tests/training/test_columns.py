@@ -4,7 +4,8 @@ import pytest
 from simcse_jax.config.fields import default_config
 from simcse_jax.data.batches import Corpus
 from simcse_jax.errors import UserError
-from simcse_jax.training.columns import check_columns
+from simcse_jax.objectives.objective import Columns, Objective
+from simcse_jax.training.columns import check_columns, check_needs
 
 
 def test_views_differ_by_any_rate_above_zero_a_change_or_another_column():
@@ -50,3 +51,15 @@ def test_rows_that_lack_hard_negatives():
     config.projector.widths = "2D,D"
     with pytest.raises(UserError, match=r"projector\.widths='2D,D': its batch norm"):
         check_columns(config, 5, 3)
+
+
+class Labelled(Objective):
+    name = "labelled"
+    labels = hard_negatives = True
+
+
+def test_data_without_what_it_declares_are_refused():
+    lacks = ((2, 2, 2), "hard negatives"), ((3, 2, 3), "a hard negative in every row"), ((3, 3, 3), "labelled pairs")
+    for columns, needs in lacks:
+        with pytest.raises(UserError, match=rf"labelled.weight: needs {needs}, but (some rows of )?data.csv"):
+            check_needs(Labelled(), Columns("data.csv", *columns))
