@@ -23,7 +23,7 @@ from simcse_jax.objectives.registry import needing
 from simcse_jax.objectives.tokens import DISCRIMINATOR, GENERATOR
 from simcse_jax.runs.loading import load_model
 from simcse_jax.runs.state import computed_as
-from simcse_jax.training.token_passes import Networks
+from simcse_jax.training.recipe import Networks
 
 
 class Generator(NamedTuple):

@@ -14,9 +14,10 @@ from simcse_jax.models.parameters import Params
 from simcse_jax.models.sentence_encoder import Graph
 from simcse_jax.objectives.chunks import in_chunks
 from simcse_jax.objectives.objective import StatefulObjective
-from simcse_jax.objectives.rows import Batch, Kept, Settings
+from simcse_jax.objectives.rows import Batch, Kept, Settings, encode_views
 from simcse_jax.runs.state import TrainState
-from simcse_jax.training.loss import Given, Recipe, encode_views, make_rows, products_of, with_copies
+from simcse_jax.training.loss import make_rows, products_of, with_copies
+from simcse_jax.training.recipe import Recipe
 
 
 def make_keeping(graph: Graph, recipe: Recipe, mesh: Mesh) -> Callable[..., Kept]:
@@ -33,14 +34,14 @@ def make_keeping(graph: Graph, recipe: Recipe, mesh: Mesh) -> Callable[..., Kept
     ) -> Float[Array, "B V D"]:
         """The embeddings of this device's rows."""
         whole = partial.of_step(params, frozen)
-        towers = {}
+        encoders = {}
         for tower in {view.tower for view in views}:
             own = with_copies(graph, {**whole, **kept.get(str(tower), {})}, recipe, len(batch["index"]))
-            towers[tower] = parameters.merge(graph, parameters.sentence_encoder(own, 1 if tower == 1 else 0))
-        given = Given(recipe, whole, towers, {})
+            encoders[tower] = parameters.merge(graph, parameters.sentence_encoder(own, 1 if tower == 1 else 0))
+        towers = recipe.towers(encoders)
 
         def embedded(batch: Batch) -> Float[Array, "B V D"]:
-            return encode_views(given, make_rows(recipe, params, step, batch, settings), views)[0]
+            return encode_views(towers, make_rows(recipe, params, step, settings, batch), views)[0]
 
         return in_chunks(embedded, recipe.chunk_size, batch)
 

@@ -40,11 +40,10 @@ from simcse_jax.training.gathering import ByLayer, as_multiplied
 from simcse_jax.training.generator import networks_of
 from simcse_jax.training.inputs import Inputs
 from simcse_jax.training.learning_rate import warmup_steps
-from simcse_jax.training.loss import Recipe
 from simcse_jax.training.optimizer import Optimization
+from simcse_jax.training.recipe import Networks, Recipe
 from simcse_jax.training.schedule import Schedule, make_schedule
 from simcse_jax.training.step import split_state
-from simcse_jax.training.token_passes import Networks
 
 NOTHING = Corpus(np.zeros((0, 1, 1), np.int32), np.zeros((0, 1, 1), np.int8))  # of a run without steps
 # Numbers of the step whose last part would not say what they are.

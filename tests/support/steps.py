@@ -11,7 +11,7 @@ from simcse_jax.objectives.objective import Term
 from simcse_jax.objectives.registry import OBJECTIVES, with_loss
 from simcse_jax.objectives.views import Plan
 from simcse_jax.runs.state import pretrained_shapes, split_shapes
-from simcse_jax.training.loss import Recipe
+from simcse_jax.training.recipe import Recipe
 from support import random_batch, random_model
 
 BATCH = 8

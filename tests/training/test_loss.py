@@ -16,11 +16,11 @@ from simcse_jax.models.changes import DRAWN
 from simcse_jax.models.masking import Masking
 from simcse_jax.objectives.info_nce import info_nce
 from simcse_jax.objectives.objective import Objective, Term
-from simcse_jax.objectives.rows import Rows, dropout_keys
-from simcse_jax.objectives.views import CHANGE, Pass, Plan, View, each_of
+from simcse_jax.objectives.rows import Rows, dropout_keys, encode_views
+from simcse_jax.objectives.views import CHANGE
 from simcse_jax.runs.state import split_shapes
 from simcse_jax.training import gathering
-from simcse_jax.training.loss import embed, encode_views, make_given, seen_by, total
+from simcse_jax.training.loss import make_networks, seen_by, total
 
 pytestmark = pytest.mark.exact
 MASKING = Masking(mask_id=3, special_ids=(0, 1, 2, 3))
@@ -153,7 +153,8 @@ def test_a_change_is_drawn_for_its_row_and_member_and_the_rate_is_the_positive_s
 
     rows = Rows(data, jnp.int32(0), numbers, ())
     chosen = recipe(1, changed={"anchor_change": "cutoff", "positive_change": "shuffled", "positive_rate": True})
-    found = jax.jit(lambda: encode_views(make_given(graph, chosen, params, {}, 8), rows, chosen.views)[0])()
+    towers = make_networks(graph, chosen, params, {}, 8).towers
+    found = jax.jit(lambda: encode_views(towers, rows, chosen.views)[0])()
     expected = jax.jit(lambda: (view(0, "cutoff", 0.1), view(1, "shuffled", 0.3)))()
     np.testing.assert_allclose(np.moveaxis(found, 1, 0), expected, atol=2e-6)
 
@@ -387,52 +388,6 @@ def test_a_mixed_batch_s_loss_is_that_of_its_sentences_without_the_missing_colum
     expected = np.mean(np.log(similar.sum(axis=1) / np.diag(similar)))
     function = compiled(graph, recipe(3), gradient=False)
     assert computed(function, params, data, settings(), None)[0] == pytest.approx(expected, rel=1e-4)
-
-
-def test_embeddings_are_encoded_once_averaged_and_made_noisy_and_other_changes_and_rates_apart():
-    calls = []
-
-    def encode(each, columns, masks, changes):
-        calls.append((each, columns, masks, changes))
-        sums = [100.0 * each.tower + 10 * c + (m if each.dropout else 0.5) for c, m in zip(columns, masks, strict=True)]
-        return jnp.array([[[number] * 3] * 2 for number in sums])
-
-    views = [View(0, (1,)), View(1, (2, 4)), View(0, (1,), noise=7), View(0, ()), View(1, (1,), tower=1)]
-    found = embed(views, encode, lambda number, shape: jnp.full(shape, 1000.0 * number))
-    np.testing.assert_array_equal(found[:, 0, 0], [1.0, 13.0, 7001.0, 0.5, 111.0])
-    assert found.shape == (5, 2, 3)
-    once = [(Pass(), [0, 1, 1], [1, 2, 4], [0, 0, 0]), (Pass(dropout=False), [0], [0], [0]), (Pass(1), [1], [1], [0])]
-    assert calls == once
-    calls.clear()
-
-    def counted(each, columns, masks, changes):
-        calls.append((each, columns, masks, changes))
-        return jnp.arange(len(columns) * 6.0).reshape(-1, 2, 3) + 100 * len(calls)
-
-    views = [View(0, ()), View(0, (), change="cutoff"), View(0, (), change="cutoff", changed=1)]
-    views += [View(0, (1,), change="cutoff"), View(0, (1,), change="cutoff", rate="positive_dropout"), views[1]]
-    np.testing.assert_array_equal(embed(views, counted, None)[:, 0, 0], [100, 200, 206, 300, 400, 200])
-    assert calls == [
-        (Pass(dropout=False), [0], [0], [0]), (Pass(dropout=False, change="cutoff"), [0, 0], [0, 0], [0, 1]),
-        (Pass(change="cutoff"), [0], [1], [0]), (Pass(change="cutoff", rate="positive_dropout"), [0], [1], [0]),
-    ]  # fmt: skip
-
-
-def test_the_mean_of_several_columns_is_one_positive_with_masks_of_its_own():
-    views = each_of(Plan(4, "independent", positives=3).pair())
-    assert len(views) == 2 and views[1].others == (2, 3)
-    encoded = []
-
-    def encode(each, columns, masks, changes):
-        encoded.extend(zip(columns, masks, strict=True))
-        return jnp.array(columns, jnp.float32)[:, None, None] * jnp.ones((1, 2, 3))
-
-    found = embed(views, encode, None)
-    assert found[:, 0, 0].tolist() == [0.0, 2.0]
-    assert [column for column, _ in encoded] == [0, 1, 2, 3] and len({mask for _, mask in encoded}) == 4
-    assert Plan(2, "independent", positives=1).pair() == Plan(2, "independent").pair()
-    anchor, positive = each_of(Plan(3, "mean", positives=2, samples=5).pair())
-    assert len(anchor.draws) == 5 and len(set(positive.draws)) == 10
 
 
 class Scale(Objective):

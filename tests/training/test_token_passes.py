@@ -14,7 +14,7 @@ from simcse_jax.objectives.mlm import OBJECTIVE
 from simcse_jax.objectives.replaced_token_detection import ReplacedTokenDetection
 from simcse_jax.objectives.rows import Rows
 from simcse_jax.runs.state import split_shapes
-from simcse_jax.training.loss import make_given
+from simcse_jax.training.loss import make_networks
 
 pytestmark = pytest.mark.exact
 
@@ -40,7 +40,7 @@ def test_masked_tokens_are_those_of_the_columns_that_are_there():
         chosen = recipe(3, objectives=(term("mlm"),), masking=MASKING)
         numbers = settings(objective={"mlm": {"weight": 1.0}})
         rows = Rows(data, jnp.int32(0), numbers, masking=MASKING, words=config.vocab_size)
-        return OBJECTIVE.tokens(make_given(graph, chosen, params, {}, 8).tokens(chosen.objectives[0], rows))
+        return OBJECTIVE.tokens(make_networks(graph, chosen, params, {}, 8).tokens(chosen.objectives[0], rows))
 
     (sums, counts), (expected_sums, expected_counts) = losses(data), losses(blank)
     np.testing.assert_array_equal(counts, expected_counts)
@@ -102,8 +102,8 @@ def drawn_by(reading):
     @jax.jit
     def drawn(data, numbers):
         rows = Rows(data, jnp.int32(0), numbers, (), True, recipe.masking, len(params[WORD_EMBEDDING]))
-        given = make_given(graph, recipe, params, frozen, 8)
-        return recipe.objectives[1].objective.drawn(given.tokens(recipe.objectives[1], rows))
+        networks = make_networks(graph, recipe, params, frozen, 8)
+        return recipe.objectives[1].objective.drawn(networks.tokens(recipe.objectives[1], rows))
 
     return drawn
 

@@ -41,9 +41,9 @@ from simcse_jax.training.costs.program import Program
 from simcse_jax.training.costs.roofline import CHIPS, Report
 from simcse_jax.training.gathering import as_multiplied, of_frozen
 from simcse_jax.training.generator import networks_of
+from simcse_jax.training.recipe import Networks
 from simcse_jax.training.setup import make_recipe, make_settings
 from simcse_jax.training.step import init_state, make_step
-from simcse_jax.training.token_passes import Networks
 
 FRACTIONS = ("XLA_CLIENT_MEM_FRACTION", "XLA_PYTHON_CLIENT_MEM_FRACTION")  # JAX's variable, and its old name
 
@@ -123,7 +123,7 @@ def trace_encoding(
 
 
 def most_tokens(config: Section, columns: int, devices: int, fill: float) -> tuple[int, ...]:
-    """The places for tokens of each column, in the program of a batch without padding; see `loss.Recipe.most_tokens`.
+    """The places for tokens of each column, in the program of a batch without padding; see `recipe.Recipe.most_tokens`.
 
     Args:
       config, columns: of the step.
