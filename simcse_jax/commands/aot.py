@@ -25,7 +25,7 @@ from simcse_jax.host.outputs import output_file, printing
 from simcse_jax.host.storage import write_atomically
 from simcse_jax.huggingface.published import encoder_config
 from simcse_jax.models.config import EncoderConfig
-from simcse_jax.objectives.registry import needing, trained
+from simcse_jax.objectives.registry import needing, pairing_of, trained
 from simcse_jax.runs.state import model_spec, with_parts
 from simcse_jax.training.costs import gpus
 from simcse_jax.training.costs.compile import OutOfMemory, compile_encoding, compile_step, largest_chunk
@@ -39,8 +39,8 @@ from simcse_jax.training.setup import abstract_step, data_spec, positives_of
 
 def guess_columns(config: Section) -> int:
     """The number of columns of sentences in a config's data, as far as the config shows it."""
-    data, objectives = config.data, trained(config.objective)
-    pairs = any(one.labels or one.scores or one.pairing(config.objective[name]) for name, one in objectives.items())
+    data, objectives = config.data, trained(config.objective).values()
+    pairs = any(one.labels or one.scores for one in objectives) or pairing_of(config.objective) is not None
     if data.positives == SPANS:
         return 1 + positives_of(config)
     if data.augment.name or data.positives or pairs:

@@ -9,7 +9,7 @@ from simcse_jax.config.sections import Config
 from simcse_jax.errors import UserError
 from simcse_jax.field import either, empty_or_one_of, explain, field, listed, rule
 from simcse_jax.host.names import split_sources
-from simcse_jax.objectives.registry import needing, trained
+from simcse_jax.objectives.registry import needing, pairing_of
 
 ONE_SOURCE = "one_source"
 BATCHING = {"mixed": "any of them", ONE_SOURCE: "one of them, so negatives in the batch are of the same source"}
@@ -128,15 +128,15 @@ def check_sources(config: Config) -> None:
     name = next((name for name, given in by_source.items() if given and data.positives == SPANS), None)
     if name is not None:
         raise UserError(f"config.{name}: spans are drawn from all documents together; leave it as it is by default")
-    pairing = [name for name, each in trained(config.objective).items() if each.pairing(config.objective[name])]
-    if data.no_duplicates and pairing:
+    maker = pairing_of(config.objective)
+    if data.no_duplicates and maker:
         raise UserError(
-            f"config.data.no_duplicates: objective.{pairing[0]} makes its pairs of all sentences of an epoch, and some "
+            f"config.data.no_duplicates: objective.{maker[0]} makes its pairs of all sentences of an epoch, and some "
             "of a sentence and itself; set it to False, or the objective's weight to 0.0"
         )
-    if data.weights and pairing and data.batching != ONE_SOURCE:
+    if data.weights and maker and data.batching != ONE_SOURCE:
         raise UserError(
-            f"config.data.weights: objective.{pairing[0]} makes its pairs of all sentences of an epoch; leave it "
+            f"config.data.weights: objective.{maker[0]} makes its pairs of all sentences of an epoch; leave it "
             f"empty, or set data.batching={ONE_SOURCE}"
         )
     if data.mixed and data.batching != ONE_SOURCE and (needed := no_gaps(config)):

@@ -61,6 +61,14 @@ class Pass(NamedTuple):
     removed: Template | None = None  # around the sentences; what it alone is embedded as is taken away
 
 
+class Draw(NamedTuple):
+    """One encoding of each example in a pass; numbers do not count in a pass without masks or without a change."""
+
+    column: int  # of the batch
+    mask: int  # the number of its dropout mask
+    change: int  # that of its change
+
+
 class View(NamedTuple):
     """One embedding of each example. Equal views are computed once."""
 
@@ -81,11 +89,11 @@ class View(NamedTuple):
         return (self.column, *self.others)
 
     @property
-    def draws(self) -> list[tuple[int, int, int]]:
-        """The column, the mask's number and the change's number of each embedding that is averaged."""
+    def draws(self) -> list[Draw]:
+        """Those of the embeddings that are averaged."""
         columns = [(SPREAD * place, column) for place, column in enumerate(self.columns)]
         return [
-            (column, first + mask, first + self.changed) for first, column in columns for mask in self.masks or (0,)
+            Draw(column, first + mask, first + self.changed) for first, column in columns for mask in self.masks or (0,)
         ]
 
     @property

@@ -32,8 +32,8 @@ from simcse_jax.models.model_types import WORD_VECTORS
 from simcse_jax.models.parameters import Arrays, Params
 from simcse_jax.models.projector import Projector, fresh_projector
 from simcse_jax.models.sentence_encoder import build
-from simcse_jax.objectives.objective import Parameters
-from simcse_jax.objectives.registry import trained
+from simcse_jax.objectives.objective import Parameters, StatefulObjective
+from simcse_jax.objectives.registry import trained, with_loss
 from simcse_jax.objectives.rows import Kept
 
 FROZEN_FILE = "frozen.safetensors"  # in a run's folder `model/`
@@ -137,7 +137,7 @@ def split_shapes(encoder: EncoderConfig, spec: ModelSpec) -> tuple[Shapes, Shape
     if projector := spec.projector:
         shapes |= jax.eval_shape(lambda: _fresh_projector(projector, encoder, 0))
     for objective in trained(spec.objectives).values():
-        if own := objective.parameters:
+        if own := with_loss(objective).parameters:
             shapes |= _shapes(own, encoder) | {own.copy_of_encoder + name: first[name] for name in _copied(own, first)}
     return partial.split(shapes, encoder)
 
@@ -176,7 +176,7 @@ def initial_params(
     if spec.projector:
         params |= _fresh_projector(spec.projector, model.config, spec.seed)
     for name, objective in trained(spec.objectives).items():
-        if own := objective.parameters:
+        if own := with_loss(objective).parameters:
             params |= _objective_params(name, own, model, spec.seed)
             params |= {own.copy_of_encoder + part: encoder[part] for part in _copied(own, encoder)}
     return params
@@ -187,9 +187,9 @@ def initial_kept(spec: ModelSpec, encoder: EncoderConfig, trained_params: Mappin
     key = _key(spec.seed, STATE_STREAM)
     found = {}
     for name, objective in trained(spec.objectives).items():
-        if objective.overrides("state"):
+        if isinstance(objective := with_loss(objective), StatefulObjective):
             fields = {field: spec.objectives[name][field] for field in objective.fields if field != "weight"}
-            found[name] = objective.state(encoder, trained_params, key, **fields)
+            found[name] = objective.initial_state(encoder, trained_params, key, **fields)
     return found
 
 

@@ -18,7 +18,7 @@ from simcse_jax.models.masking import Masking
 from simcse_jax.models.sentence_encoder import build
 from simcse_jax.objectives.tokens import DISCRIMINATOR, GENERATOR
 from simcse_jax.runs.loading import load_model
-from simcse_jax.training.token_passes import Networks
+from simcse_jax.training.recipe import Networks
 
 
 class Generator(NamedTuple):

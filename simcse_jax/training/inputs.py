@@ -23,6 +23,7 @@ from simcse_jax.huggingface.weight_names import NAMES
 from simcse_jax.models.config import EncoderConfig, Template
 from simcse_jax.models.masking import Masking
 from simcse_jax.models.projector import width
+from simcse_jax.objectives.objective import TokenObjective
 from simcse_jax.objectives.registry import needing, trained
 from simcse_jax.runs.loading import load_model
 from simcse_jax.runs.state import ModelSpec
@@ -122,7 +123,7 @@ def keeps_modules(spec: ModelSpec, model: Pretrained) -> bool:
     """
     poolers = {spec.pooler, spec.scored_pooler, spec.choosing_pooler}
     same = poolers == {model.pooler} and spec.convolutions == model.config.convolutions
-    with_tokens = any(one.contrasts and one.features for one in trained(spec.objectives).values())
+    with_tokens = any(one.contrasts and isinstance(one, TokenObjective) for one in trained(spec.objectives).values())
     return spec.keep_modules and bool(model.config.modules) and same and not with_tokens
 
 

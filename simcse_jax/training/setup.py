@@ -36,7 +36,7 @@ from simcse_jax.models.masking import Masking
 from simcse_jax.models.parameters import Arrays, Params, with_encoder
 from simcse_jax.models.sentence_encoder import Graph, build
 from simcse_jax.objectives.objective import Columns, Term
-from simcse_jax.objectives.registry import needing, temperature_of, trained
+from simcse_jax.objectives.registry import needing, pairing_of, temperature_of, trained, with_loss
 from simcse_jax.objectives.rows import Batch, Settings
 from simcse_jax.objectives.views import Plan
 from simcse_jax.runs.state import (
@@ -48,6 +48,7 @@ from simcse_jax.runs.state import (
     model_spec,
     with_parts,
 )
+from simcse_jax.training.columns import check_needs
 from simcse_jax.training.data_spec import Augmentation, DataSpec
 from simcse_jax.training.evaluation import AnalysisSpec, EvaluationSpec
 from simcse_jax.training.gathering import ByLayer, as_multiplied
@@ -55,12 +56,11 @@ from simcse_jax.training.generator import networks_of
 from simcse_jax.training.held_out import HeldOutSpec
 from simcse_jax.training.inputs import Inputs
 from simcse_jax.training.learning_rate import warmup_steps
-from simcse_jax.training.loss import Recipe
 from simcse_jax.training.optimizer import Optimization
+from simcse_jax.training.recipe import Networks, Recipe
 from simcse_jax.training.schedule import Schedule
 from simcse_jax.training.step import split_state
 from simcse_jax.training.teacher import TeacherSpec
-from simcse_jax.training.token_passes import Networks
 
 NOTHING = Corpus(np.zeros((0, 1, 1), np.int32), np.zeros((0, 1, 1), np.int8))  # of a run without steps
 # Numbers of the step whose last part would not say what they are.
@@ -164,8 +164,7 @@ def data_spec(config: Config) -> DataSpec:
     """What a run asks of its training data."""
     data, views, objectives = config.data, config.views, config.objective
     scored, taught = needing(objectives, "scores"), needing(objectives, "teacher")
-    pairing = {name: found for name, one in trained(objectives).items() if (found := one.pairing(objectives[name]))}
-    paired_by = next(iter(pairing), "")
+    paired_by, pairing = pairing_of(objectives) or ("", None)
     return DataSpec(
         train=data.train,
         batch_size=config.train.batch_size,
@@ -190,7 +189,7 @@ def data_spec(config: Config) -> DataSpec:
         labels=bool(needing(objectives, "labels")),
         scores=scores_of(config),
         ranked_by=next((one.name for one in scored if one.scores == "ranked"), ""),
-        pairing=pairing.get(paired_by),
+        pairing=pairing,
         paired_by=paired_by,
         teacher=TeacherSpec(**config.teacher, objectives=tuple(taught)) if taught and config.teacher.model else None,
         no_gaps=no_gaps(config),
@@ -403,7 +402,7 @@ def make_recipe(
         plan=plan,
         objectives=tuple(
             Term(
-                objective,
+                with_loss(objective),
                 tuple(
                     (field, config.objective[name][field]) for field, one in objective.fields.items() if not one.of_step
                 ),
@@ -464,7 +463,8 @@ def check_columns(config: Section, num_columns: int, fewest: int, *, data: str =
         )
     columns = Columns(data, num_columns - several, fewest - several, (most or num_columns) - several)
     for objective in trained(config.objective).values():
-        objective.check_columns(config, columns)
+        check_needs(objective, columns)
+        objective.check_columns(config.objective[objective.name], columns)
 
 
 def _check_views_differ(config: Section) -> None:

@@ -22,7 +22,7 @@ from simcse_jax.host.storage import local_path, sha256, writing
 from simcse_jax.huggingface.cross_encoder import is_cross_encoder
 from simcse_jax.huggingface.load import choose_pooler_and_warn
 from simcse_jax.models import parameters
-from simcse_jax.objectives.objective import Objective
+from simcse_jax.objectives.objective import ELEMENTS, Objective
 from simcse_jax.runs.loading import load_model
 
 DIGEST = 64  # bytes
@@ -59,8 +59,13 @@ def read_teachers(spec: TeacherSpec, student: str, size: int) -> list[Embedder]:
     if spec.kept:
         output_folder(spec.kept, option="config.teacher.kept")
     found = [_read_teacher(field, name) for field, name in spec.names.items()]
-    for objective in spec.objectives:
-        objective.check_teacher((spec.model, student), (found[0].dimension, size))
+    elements = [one.name for one in spec.objectives if one.teacher == ELEMENTS]
+    if elements and found[0].dimension != size:
+        raise UserError(
+            f"config.teacher.model={spec.model}: its embeddings have {found[0].dimension} elements, those of "
+            f"{student} {size}; objective.{elements[0]} compares them one by one, so take a teacher of "
+            f"{size}, or objective.margin_mse, which compares similarities"
+        )
     return found
 
 

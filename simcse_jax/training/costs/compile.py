@@ -93,7 +93,7 @@ def trace_encoding(
 
 
 def most_tokens(data: DataSpec, columns: int, devices: int, fill: float, chunk_size: int) -> tuple[int, ...]:
-    """The places for tokens of each column, in the program of a batch without padding; see `loss.Recipe.most_tokens`.
+    """The places for tokens of each column, in the program of a batch without padding; see `recipe.Recipe.most_tokens`.
 
     Args:
       data, columns: of the step.

@@ -9,7 +9,7 @@ from simcse_jax.models.masking import Masking
 from simcse_jax.models.projector import Projector
 from simcse_jax.objectives.views import Plan
 from simcse_jax.runs.state import ModelSpec, split_shapes
-from simcse_jax.training.projection import sharing_statistics
+from simcse_jax.training.loss import sharing_statistics
 
 pytestmark = pytest.mark.exact
 
