@@ -24,6 +24,6 @@ for temperature in 0.025 0.05 0.1; do
 done
 
 simcse-jax analyze --model $package --data "$senteval" --output "$output/minilm"
-simcse-jax analyze --model "$output/tau_0.05" --compare $package@3 --data "$senteval" \
+simcse-jax analyze --pair "$output/tau_0.05" $package@3 --data "$senteval" \
   --output "$output/before_and_after"
 simcse-jax analyze --runs "${runs[@]}" --data "$senteval" --output "$output/temperatures"

@@ -19,8 +19,9 @@ from typing import Any
 
 from benchmarks import side_by_side
 from benchmarks.contender import Done, Round
+from benchmarks.options import Parser
 from benchmarks.side_by_side import Child, Contender
-from simcse_jax.commands.command_line import Parser, run_command
+from simcse_jax.commands.command_line import run_command
 from simcse_jax.host.outputs import output_file
 
 HEADS, HEAD_SIZE = 12, 64

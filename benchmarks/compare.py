@@ -23,10 +23,11 @@ from typing import Any, NamedTuple
 from benchmarks import side_by_side
 from benchmarks.encode import sentences_of
 from benchmarks.machine import ROOT
+from benchmarks.options import Parser
 from benchmarks.random_models import MINILM, folder_of_model, make
 from benchmarks.side_by_side import Comparison, Contender
 from benchmarks.step_options import SENTENCES
-from simcse_jax.commands.command_line import Parser, run_command
+from simcse_jax.commands.command_line import run_command
 from simcse_jax.errors import UserError
 from simcse_jax.host.outputs import output_file
 

@@ -15,8 +15,9 @@ from typing import NamedTuple
 
 import jax
 
+from benchmarks.options import Parser
 from benchmarks.random_models import MINILM
-from simcse_jax.commands.command_line import Parser, run_command
+from simcse_jax.commands.command_line import run_command
 from simcse_jax.config.fields import default_config
 from simcse_jax.huggingface.published import encoder_config
 from simcse_jax.training.costs.compile import trace_step

@@ -24,8 +24,9 @@ from statistics import median
 import numpy as np
 
 from benchmarks import side_by_side
+from benchmarks.options import Parser
 from benchmarks.random_models import MINILM
-from simcse_jax.commands.command_line import Parser, run_command
+from simcse_jax.commands.command_line import run_command
 from simcse_jax.data.corpus.making import shard_name
 from simcse_jax.data.corpus.manifest import NAME, Manifest, Shard, write_manifest
 from simcse_jax.data.corpus.plan import SHARD_ROWS

@@ -31,11 +31,12 @@ from typing import Any
 import numpy as np
 
 from benchmarks import side_by_side
+from benchmarks.options import Parser
 from benchmarks.random_models import folder_of_model
 from benchmarks.side_by_side import Contender, Need, python_of
 from benchmarks.step_options import SENTENCES, add_model, add_order
 from benchmarks.work import encoder_flops
-from simcse_jax.commands.command_line import Parser, run_command
+from simcse_jax.commands.command_line import run_command
 from simcse_jax.data.sentences import SentenceFile
 from simcse_jax.errors import UserError
 from simcse_jax.evaluation import sts

@@ -17,8 +17,9 @@ from pathlib import Path
 
 import numpy as np
 
+from benchmarks.options import Parser
 from simcse_jax import SimCSE
-from simcse_jax.commands.command_line import Parser, run_command
+from simcse_jax.commands.command_line import run_command
 from simcse_jax.config import default_config
 from simcse_jax.evaluation import retrieval
 from simcse_jax.training.run import train_and_evaluate

@@ -19,8 +19,9 @@ from typing import Any, NamedTuple
 
 from benchmarks import machine
 from benchmarks.machine import ROOT
+from benchmarks.options import Parser
 from benchmarks.side_by_side import aligned
-from simcse_jax.commands.command_line import Parser, run_command
+from simcse_jax.commands.command_line import run_command
 from simcse_jax.errors import UserError
 from simcse_jax.host.storage import write_atomically
 

@@ -21,11 +21,12 @@ from typing import Any
 
 from benchmarks import side_by_side
 from benchmarks.contender import Done, Round
+from benchmarks.options import Parser
 from benchmarks.random_models import MINILM, make
 from benchmarks.side_by_side import Comparison, Contender
 from benchmarks.step_options import SENTENCES
 from benchmarks.training import TOTAL_STEPS, Setting, config_of
-from simcse_jax.commands.command_line import Parser, run_command
+from simcse_jax.commands.command_line import run_command
 from simcse_jax.host.outputs import output_file
 
 TARGET = 0.3  # milliseconds a step, of one layer and a batch of 64

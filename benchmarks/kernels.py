@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import side_by_side
-from simcse_jax.commands.command_line import Parser, run_command
+from benchmarks.options import Parser
+from simcse_jax.commands.command_line import run_command
 from simcse_jax.errors import UserError
 from simcse_jax.host.outputs import output_file
 from simcse_jax.training.profiling import TRACED

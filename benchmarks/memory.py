@@ -12,7 +12,8 @@ parameter) come on top and are the same in every row.
 import jax
 
 from benchmarks import side_by_side
-from simcse_jax.commands.command_line import Parser, run_command
+from benchmarks.options import Parser
+from simcse_jax.commands.command_line import run_command
 from simcse_jax.config.fields import default_config
 from simcse_jax.host.outputs import output_file
 from simcse_jax.huggingface.published import encoder_config

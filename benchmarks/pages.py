@@ -12,7 +12,8 @@ import csv
 from pathlib import Path
 from statistics import fmean
 
-from simcse_jax.commands.command_line import Parser, run_command
+from benchmarks.options import Parser
+from simcse_jax.commands.command_line import run_command
 from simcse_jax.config.sections import Section
 from simcse_jax.host.storage import write_together
 from simcse_jax.training.sweeps import picture, table

@@ -14,7 +14,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from simcse_jax.commands.command_line import Parser, run_command
+from benchmarks.options import Parser
+from simcse_jax.commands.command_line import run_command
 from simcse_jax.evaluation.analysis.inputs import read_data
 from simcse_jax.evaluation.analysis.measure import Measurement, measure
 from simcse_jax.evaluation.analysis.tokens import Protocol, TokenEncoder, survey

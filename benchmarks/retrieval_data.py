@@ -17,8 +17,9 @@ import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from benchmarks.options import Parser
 from simcse_jax.choices import LABELS
-from simcse_jax.commands.command_line import Parser, run_command
+from simcse_jax.commands.command_line import run_command
 from simcse_jax.data.building.nli import read_pairs
 from simcse_jax.data.building.reading import Tally
 from simcse_jax.data.sentences import read_sentences

@@ -16,9 +16,10 @@ from pathlib import Path
 
 import numpy as np
 
+from benchmarks.options import Parser
 from simcse_jax import SimCSE
 from simcse_jax.choices import TASKS
-from simcse_jax.commands.command_line import Parser, run_command
+from simcse_jax.commands.command_line import run_command
 from simcse_jax.evaluation import retrieval, sts
 from simcse_jax.vectors.quantization import Quantization, ranges_of
 

@@ -25,7 +25,8 @@ from typing import Any
 import numpy as np
 
 from benchmarks import side_by_side
-from simcse_jax.commands.command_line import Parser, run_command
+from benchmarks.options import Parser
+from simcse_jax.commands.command_line import run_command
 from simcse_jax.host.outputs import output_file
 
 SYSTEMS = ("unsup_bert", "simcse_plus_plus", "diffcse")

@@ -30,11 +30,12 @@ from typing import NamedTuple
 import numpy as np
 
 from benchmarks import side_by_side
+from benchmarks.options import Parser
 from benchmarks.random_models import MINILM
 from benchmarks.side_by_side import Child, Contender, FailedError
 from benchmarks.step_options import SENTENCES
 from benchmarks.training import Setting, read_columns
-from simcse_jax.commands.command_line import Parser, run_command
+from simcse_jax.commands.command_line import run_command
 from simcse_jax.errors import UserError, reason
 from simcse_jax.evaluation.plotting import new_figure, styles
 from simcse_jax.host.outputs import output_folder

@@ -19,8 +19,9 @@ import numpy as np
 
 from benchmarks import side_by_side
 from benchmarks.contender import Done, Round
+from benchmarks.options import Parser
 from benchmarks.side_by_side import Contender, Need
-from simcse_jax.commands.command_line import Parser, run_command
+from simcse_jax.commands.command_line import run_command
 from simcse_jax.host.outputs import output_file
 
 TOP_K = 5

@@ -25,10 +25,11 @@ import numpy as np
 
 from benchmarks import machine, side_by_side
 from benchmarks.encode import sentences_of
+from benchmarks.options import Parser
 from benchmarks.random_models import MINILM
 from benchmarks.side_by_side import ROOT
 from benchmarks.step_options import SENTENCES
-from simcse_jax.commands.command_line import Parser, run_command
+from simcse_jax.commands.command_line import run_command
 from simcse_jax.errors import UserError
 from simcse_jax.host.outputs import output_file
 

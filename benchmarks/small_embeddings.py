@@ -15,8 +15,9 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.options import Parser
 from simcse_jax import SimCSE
-from simcse_jax.commands.command_line import Parser, run_command
+from simcse_jax.commands.command_line import run_command
 from simcse_jax.data.sentences import read_sentences
 from simcse_jax.errors import installed
 from simcse_jax.index import folder as index_folder

@@ -22,10 +22,11 @@ from typing import Any
 
 from benchmarks import fresh, side_by_side
 from benchmarks.contender import Done, Round
+from benchmarks.options import Parser
 from benchmarks.random_models import MINILM
 from benchmarks.side_by_side import Contender
 from benchmarks.step_options import SENTENCES
-from simcse_jax.commands.command_line import Parser, run_command
+from simcse_jax.commands.command_line import run_command
 from simcse_jax.host.outputs import output_file
 
 TARGETS = {"embedding": 1.5, "step": 4.0}  # seconds, of ours with a warm cache

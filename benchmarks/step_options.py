@@ -1,8 +1,8 @@
 """The options that benchmarks of training steps share: the model, the sentences, the batch, the rounds."""
 
+from benchmarks.options import Parser
 from benchmarks.random_models import MINILM
 from benchmarks.side_by_side import ORDERS
-from simcse_jax.commands.command_line import Parser
 from simcse_jax.host.outputs import output_file
 
 SENTENCES = "examples/everyday/triplets.csv"  # the project's own

@@ -15,10 +15,11 @@ from typing import Any
 from benchmarks import side_by_side
 from benchmarks.contender import Done, Round
 from benchmarks.encoders import our_encode, their_encode
+from benchmarks.options import Parser
 from benchmarks.random_models import MINILM
 from benchmarks.side_by_side import Contender
 from simcse_jax.choices import TASKS
-from simcse_jax.commands.command_line import Parser, run_command
+from simcse_jax.commands.command_line import run_command
 from simcse_jax.commands.evaluate import choose
 from simcse_jax.evaluation import sts
 from simcse_jax.host.outputs import output_file

@@ -17,11 +17,12 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from benchmarks import side_by_side
+from benchmarks.options import Parser
 from benchmarks.random_models import folder_of_model, make
 from benchmarks.side_by_side import Contender
 from benchmarks.step_options import add_options
 from benchmarks.training import Setting, read_columns
-from simcse_jax.commands.command_line import Parser, run_command
+from simcse_jax.commands.command_line import run_command
 
 SHORT = {"data.spans.shortest": 16, "data.spans.longest": 32, "data.spans.tokens": 128}
 

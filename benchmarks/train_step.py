@@ -24,12 +24,13 @@ from dataclasses import asdict
 from typing import Any
 
 from benchmarks import side_by_side
+from benchmarks.options import Parser
 from benchmarks.random_models import folder_of_model
 from benchmarks.side_by_side import Comparison, Contender, Need, python_of
 from benchmarks.step_options import add_options
 from benchmarks.training import RECIPES, Setting, read_columns
 from benchmarks.work import training_flops
-from simcse_jax.commands.command_line import Parser, run_command
+from simcse_jax.commands.command_line import run_command
 from simcse_jax.errors import UserError
 
 OURS, OUR_SIMCSE = "simcse_jax", "simcse_jax, SimCSE"

@@ -1,8 +1,6 @@
 """What MkDocs adds to the pages: the reference, made from the code, and links to files outside of docs/."""
 
-import argparse
 import contextlib
-import importlib
 import inspect
 import io
 import os
@@ -15,7 +13,8 @@ from unittest import mock
 
 import simcse_jax
 from simcse_jax.__main__ import COMMANDS
-from simcse_jax.commands.command_line import EXIT_CODES, module_of
+from simcse_jax.commands import verbs
+from simcse_jax.commands.command_line import EXIT_CODES
 from simcse_jax.config.fields import FIELDS, SECTIONS
 from simcse_jax.field import Field
 from simcse_jax.training.sweeps.variants import FIELDS as OF_SWEEPS
@@ -77,52 +76,30 @@ def of_reference(code: str) -> str:
 
 
 def commands() -> str:
-    """The page of all commands with their options, from the parsers."""
+    """The page of all commands with their options, from their functions."""
     codes = "".join(f"\n| {code} | {plain(meaning)} |" for code, meaning in EXIT_CODES.items())
     parts = ["# Commands", "Each is also `python -m simcse_jax COMMAND`, and ends with one of these codes:"]
     parts += [f"| exit code | |\n| --- | --- |{codes}"]
     for name, about in COMMANDS.items():
         parts += [f"## {name}", f"**{about[0].upper()}{about[1:]}.**", *of_command(name)]
-        if name == "search":
-            parts += ["### search build", *of_command(name, "build")]
     return "\n\n".join(parts)
 
 
-class _Read(Exception):
-    """Ends a command once its parser is made."""
-
-
-def of_command(name: str, *arguments: str) -> Iterator[str]:
-    """A command's description and its options; of one that has fields in place of a parser, its help without them."""
-    made, shown = [], io.StringIO()
-
-    def catch(parser: argparse.ArgumentParser, *given: object) -> None:
-        made.append(parser)
-        raise _Read
-
-    with contextlib.ExitStack() as stack:
-        stack.enter_context(mock.patch.object(sys, "argv", [f"simcse-jax {name}", *arguments, "--help"]))
-        stack.enter_context(mock.patch.object(argparse.ArgumentParser, "parse_known_args", catch))
-        stack.enter_context(contextlib.redirect_stdout(shown))
-        stack.enter_context(contextlib.suppress(_Read))
-        importlib.import_module(module_of(name)).main()
-    if not made:
-        usage, about, *blocks = shown.getvalue().replace(f"{ROOT}/", "").split("\n\n")
-        yield f"`{usage.removeprefix('usage: ')}`\n\n{plain(about)}\n\n[All fields](fields.md)"
-        for block in blocks:
-            title, *entries = re.split(r"\n  (?! )", block)
-            if title.startswith(("flags", "recipes")):
-                yield plain(title)
-                yield from (entry(name, plain(text)) for name, _, text in (one.partition("\n") for one in entries))
+def of_command(name: str) -> Iterator[str]:
+    """A command's description and its options; of one that has fields in place of them, its help without them."""
+    if name not in ("train", "tune", "sweep"):
+        yield verbs.app(name).generate_docs(output_format="markdown", heading_level=2).split("```")[2].strip()
         return
-    yield plain(made[0].description)
-    formatter = made[0]._get_formatter()
-    for action in made[0]._actions:
-        if not isinstance(action, argparse._HelpAction):
-            needed = " **Required.**" if action.required else ""
-            yield entry(formatter._format_action_invocation(action), plain(formatter._expand_help(action)) + needed)
-    if more := made[0].epilog.partition("exit codes:")[0].strip():
-        yield f"```text\n{more}\n```"
+    shown = io.StringIO()
+    with mock.patch.object(sys, "argv", [f"simcse-jax {name}", "--help"]), contextlib.redirect_stdout(shown):
+        verbs.main_of(name)()
+    usage, about, *blocks = shown.getvalue().replace(f"{ROOT}/", "").split("\n\n")
+    yield f"`{usage.removeprefix('usage: ')}`\n\n{plain(about)}\n\n[All fields](fields.md)"
+    for block in blocks:
+        title, *entries = re.split(r"\n  (?! )", block)
+        if title.startswith(("flags", "recipes")):
+            yield plain(title)
+            yield from (entry(name, plain(text)) for name, _, text in (one.partition("\n") for one in entries))
 
 
 def fields() -> str:

@@ -1,31 +1,36 @@
 """simcse_jax: contrastive sentence encoders in JAX and Flax."""
 
+import importlib
 from typing import TYPE_CHECKING, Any
 
 from simcse_jax.host.version import __version__
 
 if TYPE_CHECKING:
-    from simcse_jax.commands.api import Run, encode, evaluate, mine, sweep, train
+    from simcse_jax.commands.analyze import analyze
+    from simcse_jax.commands.aot import aot
+    from simcse_jax.commands.api import Run, evaluate, mine, sweep, train
+    from simcse_jax.commands.build_index import build_index
+    from simcse_jax.commands.demo import demo
+    from simcse_jax.commands.encode import encode
+    from simcse_jax.commands.geometry import geometry
+    from simcse_jax.commands.overlap import overlap
+    from simcse_jax.commands.search import search
+    from simcse_jax.commands.serve import serve
     from simcse_jax.encoding.cross_encoder import CrossEncoder
     from simcse_jax.simcse import SimCSE
 
-__all__ = ["CrossEncoder", "Run", "SimCSE", "__version__", "encode", "evaluate", "mine", "sweep", "train"]
+__all__ = [
+    "CrossEncoder", "Run", "SimCSE", "__version__", "analyze", "aot", "build_index", "demo", "encode", "evaluate",
+    "geometry", "mine", "overlap", "search", "serve", "sweep", "train",
+]  # fmt: skip
+HOMES = {"SimCSE": "simcse", "CrossEncoder": "encoding.cross_encoder"}
+HOMES |= dict.fromkeys(("Run", "evaluate", "mine", "sweep", "train"), "commands.api")
 
 
 def __getattr__(name: str) -> Any:
     # Imported on first use, so that `import simcse_jax` does not import JAX.
-    if name == "SimCSE":
-        from simcse_jax.simcse import SimCSE
-
-        return SimCSE
-    if name == "CrossEncoder":
-        from simcse_jax.encoding.cross_encoder import CrossEncoder
-
-        return CrossEncoder
     if name in __all__:
-        from simcse_jax.commands import api
-
-        return getattr(api, name)
+        return getattr(importlib.import_module(f"simcse_jax.{HOMES.get(name, f'commands.{name}')}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

@@ -1,10 +1,9 @@
 """`simcse-jax COMMAND …` and `python -m simcse_jax COMMAND …`: lists the commands and runs them."""
 
-import importlib
 import sys
 from pathlib import Path
 
-from simcse_jax.commands.command_line import PACKAGE, SCRIPT, module_of, run_command
+from simcse_jax.commands.command_line import PACKAGE, SCRIPT, run_command
 from simcse_jax.errors import UserError, near
 from simcse_jax.host import huge_pages
 from simcse_jax.host.version import __version__
@@ -44,7 +43,8 @@ def help_text(program: str) -> str:
             "commands:",
             *(f"  {name:<12}{about}" for name, about in COMMANDS.items()),
             "",
-            f"{program} COMMAND --help has a command's options, {program} --version the version.",
+            f"{program} COMMAND --help has a command's options, {program} --version the version;",
+            f"{program} --completion bash (or zsh, fish) prints what completes them in a shell.",
         ]
     )
 
@@ -63,13 +63,20 @@ def dispatch() -> None:
     if command == "--version":
         print(f"simcse_jax {__version__}")
         return
+    if command == "--completion":
+        from simcse_jax.commands.verbs import completion
+
+        print(completion(" ".join(rest), COMMANDS))
+        return
     if command not in COMMANDS:
         kind = "option" if command.startswith("-") else "command"
         close = near(command, COMMANDS)
         hint = f"near ones are {', '.join(close)}" if len(close) > 1 else f"the nearest one is {close[0]}"
         raise UserError(f"no {kind} {command!r}; {hint} ({program} --help lists all)")
     sys.argv = [f"{program} {command}", *rest]
-    importlib.import_module(module_of(command)).main()
+    from simcse_jax.commands.verbs import main_of
+
+    main_of(command)()
 
 
 def main() -> None:

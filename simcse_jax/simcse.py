@@ -27,7 +27,7 @@ from simcse_jax.encoding.arguments import (
     with_prompt_of,
 )
 from simcse_jax.encoding.batch_encoder import BatchEncoder
-from simcse_jax.encoding.embedder import Embedder, Encoded, Weights, check_finite, warn_of_cut
+from simcse_jax.encoding.embedder import Embedder, Encoded, LazyWeights, check_finite, warn_of_cut
 from simcse_jax.encoding.tokens import TokenEncoder
 from simcse_jax.errors import UserError, no_such
 from simcse_jax.host.progress import Progress
@@ -148,7 +148,7 @@ class SimCSE:
         self.default_prompt_name = settings.default_prompt_name  # the one that encode uses; None: none
         self.truncate_dim = settings.truncate_dim  # embeddings keep so many elements; None: all
         self.similarity_fn_name = settings.similarity
-        self._weights = Weights(dataclasses.replace(model, language_model=None), tokenizer, chosen, dtype)
+        self._weights = LazyWeights(dataclasses.replace(model, language_model=None), tokenizer, chosen, dtype)
 
     def __getstate__(self) -> dict[str, Any]:
         # Without devices and compiled programs, which belong to this process.

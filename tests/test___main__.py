@@ -41,6 +41,7 @@ def test_the_commands_are_listed_with_a_line_each_and_an_unknown_one_has_the_nea
         ("evalute", ("no command 'evalute'; the nearest one is evaluate (simcse-jax --help",)),
         ("serch", ("no command 'serch'", "search")),
         ("--verson", ("no option '--verson'",)),
+        ("--completion", ("--completion: must be one of bash, zsh, fish",)),
     ):
         refused(start(monkeypatch, capsys, given), *parts)
 
@@ -52,7 +53,7 @@ PROGRAMS |= {"/x/simcse_jax/__main__.py": "python -m simcse_jax"}
 @pytest.mark.parametrize(("program", "shown"), PROGRAMS.items())
 def test_help_and_errors_name_how_it_was_started(program, shown, monkeypatch, capsys):
     for command in ("encode", "train", "sweep"):
-        assert f"usage: {shown} {command} " in start(monkeypatch, capsys, command, "--help", program=program).stdout
+        assert f"sage: {shown} {command} " in start(monkeypatch, capsys, command, "--help", program=program).stdout
     refused(start(monkeypatch, capsys, "encode", program=program), f"(see {shown} encode --help)")
     assert f"usage: {shown} COMMAND" in start(monkeypatch, capsys, program=program).stdout
 
@@ -64,3 +65,13 @@ def test_it_runs_a_command_as_python_does_and_the_list_imports_no_jax(tmp_path):
     refused(done, "the nearest one is --config.seed")
     done = subprocess.run([sys.executable, "-c", WITHOUT_HEAVY_IMPORTS], capture_output=True, text=True, cwd=ROOT)
     assert done.returncode == 0 and "  encode " in done.stdout, done.stderr
+
+
+def test_a_shell_completes_commands_and_options_by_a_script(monkeypatch, capsys):
+    script = start(monkeypatch, capsys, "--completion", "bash").stdout
+    ask = "_simcse_jax; echo ${COMPREPLY[@]}"
+    words = {"se": "search serve", "encode --output-d": "--output-dtype", "search build --co": "--codes"}
+    for typed, expected in words.items():
+        given = f"COMP_WORDS=(simcse-jax {typed}); COMP_CWORD={len(typed.split())}; {ask}"
+        done = subprocess.run(["bash", "-c", f"{script}\n{given}"], capture_output=True, text=True, check=True)
+        assert done.stdout.split() == expected.split(), typed

@@ -13,6 +13,7 @@ import pytest
 from support import ROOT
 from support.pages import PAGES, Parsed, commands, report, source_of, stop_in_parser, text_of
 
+from simcse_jax.commands import verbs
 from simcse_jax.config.fields import FIELDS, SECTIONS
 from simcse_jax.config.flags import FOLDERS, SHORT
 from simcse_jax.errors import UserError
@@ -43,6 +44,11 @@ def options_of(module: str) -> frozenset[str]:
     name = module.rpartition(".")[2]
     if name in ("main", "tune", "sweep"):
         return frozenset({*FLAGS[name], "help"})
+    if module.startswith("simcse_jax.commands.") and source_of(module):
+        command = verbs.app(name.replace("_", "-"))
+        apps = [command, *(command[part] for part in command if not part.startswith("-"))]
+        known = {text for app in apps for argument in app.assemble_argument_collection() for text in argument.names}
+        return frozenset({text.lstrip("-") for text in known} | {"help"})
     if not source_of(module) or (module.startswith("benchmarks.") and "Parser(" not in source_of(module)):
         return frozenset()
     made = []

@@ -81,7 +81,7 @@ def test_without_train_and_pytorch_commands_explain_themselves_encode_and_search
     arguments = [json.dumps([*ONLY_TO_TRAIN, "torch", "tensorflow"]), json.dumps(commands)]
     done = subprocess.run([sys.executable, "-c", LIGHT, *arguments], capture_output=True, text=True, cwd=ROOT)
     assert done.returncode == 0, done.stderr
-    assert re.findall(r"^usage: simcse-jax ([\w-]+) ", done.stdout, re.MULTILINE) == list(COMMANDS)
+    assert re.findall(r"^[Uu]sage: simcse-jax ([\w-]+) ", done.stdout, re.MULTILINE) == list(COMMANDS)
     assert (tmp_path / "a.npy").is_file() and corpus["txt"].read_text().splitlines()[0] in done.stdout
 
 

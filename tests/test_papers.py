@@ -11,8 +11,7 @@ from support import ROOT
 from support.pages import commands, report
 
 from simcse_jax.__main__ import COMMANDS
-from simcse_jax.commands import analyze, evaluate, geometry
-from simcse_jax.commands.command_line import Parser
+from simcse_jax.commands import evaluate, verbs
 from simcse_jax.config.checks import validate
 from simcse_jax.config.fields import FIELDS
 from simcse_jax.config.flags import parse, split_config
@@ -102,9 +101,9 @@ def resolve(path: str, given: Iterable[str] = ("--workdir=w",)) -> None:
 
 # What reads the options of a command, before any file; of the others test_docs.py knows the options.
 READERS = {
-    "analyze": lambda given: analyze.read_arguments(),
+    "analyze": lambda given: verbs.parse("analyze", given),
     "evaluate": evaluate.parse,
-    "geometry": lambda given: geometry.read_arguments(Parser("geometry")),
+    "geometry": lambda given: verbs.parse("geometry", given),
     "main": lambda given: resolve(*split_config(given)),
     "sweep": lambda given: resolve(*split_config(given)),
 }

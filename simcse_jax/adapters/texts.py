@@ -85,7 +85,7 @@ def plain(options: TextOptions) -> dict[str, Any]:
 
 
 def fingerprint(model: SimCSE) -> str:
-    """What a model's embeddings depend on besides the options, as 64 hexadecimal digits."""
+    """A digest of everything that a model's embeddings depend on besides the options, in 64 hexadecimal digits."""
     about = (model.identity(), model.normalize, model.prompts, model.default_prompt_name)
     return sha256(np.frombuffer(repr(about).encode(), np.uint8))
 

@@ -8,7 +8,6 @@ from typing import Any
 from ml_collections import config_dict
 
 from simcse_jax.choices import pooler_of
-from simcse_jax.commands import encode as encoding
 from simcse_jax.commands import evaluate as evaluating
 from simcse_jax.commands import mine as mining
 from simcse_jax.commands import sweep as sweeping
@@ -193,23 +192,6 @@ def evaluate(model: str | Path, data: str | Path | None = None, **options: Any) 
       UserError: for any mistake in the options, the data or the model.
     """
     return evaluating.run(evaluating.parse(_arguments(options | {"model": model, "data": data})))
-
-
-def encode(model: str | Path, data: str | Path, output: str | Path, **options: Any) -> None:
-    """Writes the embeddings of a file, or of many, as `simcse-jax encode` does; the same call resumes.
-
-    `SimCSE.encode` returns those of a list.
-
-    Args:
-      model: as for `SimCSE`.
-      data: the file, a pattern, or several with commas.
-      output: a .npy or .parquet file, or a folder.
-      **options: those of the command: `column="text"`, `output_dtype="int8"`.
-
-    Raises:
-      UserError: for any mistake in the options, the data or the model.
-    """
-    encoding.run(encoding.parse(_arguments(options | {"model": model, "data": data, "output": output})))
 
 
 def mine(model: str | Path, pairs: str | Path, corpus: str | Path, output: str | Path, **options: Any) -> None:

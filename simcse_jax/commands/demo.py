@@ -7,10 +7,11 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from simcse_jax.commands.command_line import MODEL, Parser, add_pooler, warnings_in_a_line
+from simcse_jax.commands.command_line import warnings_in_a_line
+from simcse_jax.commands.verbs import ModelName, Names, Pooler, verb
 from simcse_jax.errors import UserError, reason, require
 from simcse_jax.host.ports import LOCAL, bind, is_local
-from simcse_jax.serving.demo_guard import Names, launch_options
+from simcse_jax.serving import demo_guard
 
 if TYPE_CHECKING:
     from simcse_jax.simcse import SimCSE
@@ -19,64 +20,67 @@ EXAMPLES = 6
 FONTS, FONTS_OF_CODE = ["system-ui", "sans-serif"], ["ui-monospace", "monospace"]  # the machine's own
 
 
-def main() -> None:
-    """Reads the file and finds a port first, so that a mistake is reported before a model is loaded."""
-    parser = Parser(
-        "demo",
-        description="Serves a page with search, comparison and a heat map, and an API of the same. Needs Gradio, a "
-        "model, and a file of sentences or an index. Writes nothing.",
-    )
-    parser.add_argument("--model", required=True, help=MODEL)
-    searched = parser.add_mutually_exclusive_group(required=True)
-    searched.add_argument(
-        "--data", help="what to search: a .txt, .csv, .tsv, .jsonl or .parquet file, a folder, or a pattern"
-    )
-    searched.add_argument("--index", help="what to search, in place of a file: an index of simcse-jax search build")
-    parser.add_argument(
-        "--compare", metavar="MODEL", help="a second model, whose heat map stands beside the first one's"
-    )
-    parser.add_argument("--column", only="--data", help="the column of --data, if its name is not a usual one")
-    add_pooler(parser)
-    parser.add_argument("--host", default=LOCAL, help=f"the address to serve at (default: {LOCAL}, this machine alone)")
-    parser.add_argument(
-        "--allow-host",
-        nargs="+",
-        default=[],
-        metavar="NAME",
-        help="further names of this machine that the page answers to (default: the local ones, and --host)",
-    )
-    parser.add_argument("--port", type=int, default=7860, help="0 takes any free one (default: %(default)s)")
-    parser.add_argument("--share", action="store_true", help="also a public address, through Gradio's server")
-    args = parser.parse_args()
+@verb
+def demo(
+    model: ModelName,
+    data: str | None = None,
+    *,
+    index: str | None = None,
+    compare: str | None = None,
+    column: str | None = None,
+    pooler: Pooler = None,
+    host: str = LOCAL,
+    allow_host: Names = (),
+    port: int = 7860,
+    share: bool = False,
+) -> None:
+    """Serves a page with search, comparison and a heat map, and an API of the same, until it is interrupted.
+
+    Needs Gradio, a model, and a file of sentences or an index. Writes nothing.
+
+    Args:
+      data: What to search: a .txt, .csv, .tsv, .jsonl or .parquet file, a folder, or a pattern.
+      index: What to search, in place of a file: an index of simcse-jax search build.
+      compare: A second model, whose heat map stands beside the first one's.
+      column: The column of the data, if its name is not a usual one.
+      host: The address to serve at; by default this machine alone can reach it.
+      allow_host: Further names of this machine that the page answers to. By default the local ones, and the host.
+      port: 0 takes any free one.
+      share: Also a public address, through Gradio's server.
+
+    Raises:
+      UserError: for any mistake in the options, the data or the model; most before a model is loaded.
+    """
+    if (data is None) == (index is None):
+        raise UserError("--data, --index: give one of them, what to search")
     require("demo", "gradio")
     from simcse_jax.data.sentences import read_sentences
 
-    sentences = read_sentences(args.data, args.column) if args.data is not None else []
-    with bind(args.host, args.port) as free:
+    sentences = [] if data is None else read_sentences(data, column)
+    with bind(host, port) as free:
         port = free.getsockname()[1]
     keep_to_this_machine()
 
     from simcse_jax.simcse import SimCSE
 
-    model = SimCSE(args.model, pooler=args.pooler)
-    if args.index is not None and model.similarity_fn_name != "cosine":
-        other = f"{args.model} compares by {model.similarity_fn_name}"
-        raise UserError(f"--index {args.index}: the page shows cosines, and {other}; give --data")
-    models = {PurePath(args.model).name: model}
-    if args.compare is not None:
-        models[f"{args.compare}, for comparison"] = SimCSE(args.compare)
-    for one in models.values():
-        one.similarity_fn_name = "cosine"  # what the page says and colours
+    encoder = SimCSE(model, pooler=pooler)
+    if index is not None and encoder.similarity_fn_name != "cosine":
+        similarity = f"{model} compares by {encoder.similarity_fn_name}"
+        raise UserError(f"--index {index}: the page shows cosines, and {similarity}; give --data")
+    encoders = {PurePath(model).name: encoder}
+    if compare is not None:
+        encoders[f"{compare}, for comparison"] = SimCSE(compare)
+    for shown in encoders.values():
+        shown.similarity_fn_name = "cosine"  # what the page says and colours
     with warnings_in_a_line():
-        if args.index is not None:
-            count, sentences = open_index(model, args.index)
+        if index is not None:
+            count, sentences = open_index(encoder, index)
         else:
-            print(f"{args.data}: encoding {len(sentences)} sentences", flush=True)
-            model.build_index(sentences)
+            print(f"{data}: encoding {len(sentences)} sentences", flush=True)
+            encoder.build_index(sentences)
             count = len(sentences)
-        model.search(sentences[0])  # compiles the program of a single query
-    names = Names(args.host, args.allow_host)
-    serve(models, count, sentences, args.host, port, names, args.share)
+        encoder.search(sentences[0])  # compiles the program of a single query
+    serve(encoders, count, sentences, host, port, demo_guard.HostNames(host, allow_host), share)
 
 
 def open_index(model: "SimCSE", folder: str) -> tuple[int, list[str]]:
@@ -109,7 +113,13 @@ def examples_of(sentences: Sequence[str]) -> list[str]:
 
 
 def serve(
-    models: "dict[str, SimCSE]", count: int, sentences: list[str], host: str, port: int, names: Names, share: bool
+    models: "dict[str, SimCSE]",
+    count: int,
+    sentences: list[str],
+    host: str,
+    port: int,
+    names: demo_guard.HostNames,
+    share: bool,
 ) -> None:
     """Serves the page until it is interrupted. It answers to `names` only.
 
@@ -134,7 +144,7 @@ def serve(
             run_history=False,
             theme=gr.themes.Default(font=FONTS, font_mono=FONTS_OF_CODE),
             css=CSS + shade_rules(),
-            **launch_options(names),
+            **demo_guard.launch_options(names),
         )
     except OSError as error:
         raise UserError(f"--host {host} --port {port}: {reason(error)}") from None

@@ -5,26 +5,32 @@ encoded some thousand rows at a time, so memory does not grow with it. A folder 
 number of processes, or the hosts of a Ray cluster, make them. The same command, given again, resumes after a kill.
 """
 
-import argparse
 import contextlib
 import itertools
 import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
+from cyclopts import Parameter
+from cyclopts.validators import Number
 
-from simcse_jax.commands.command_line import (
-    MODEL,
-    Parser,
-    add_batch_size,
-    add_dtype,
-    add_pooler,
-    add_prompts,
-    say_next,
-    warnings_in_a_line,
+from simcse_jax.commands.command_line import say_next, warnings_in_a_line
+from simcse_jax.commands.verbs import (
+    WITH_NO,
+    BatchSize,
+    Count,
+    Dtype,
+    ModelName,
+    NumLayers,
+    Pooler,
+    Prompt,
+    PromptName,
+    TruncateDim,
+    Whole,
+    verb,
 )
 from simcse_jax.errors import UserError
 from simcse_jax.host.hidden import COUNTED, DOT, MANIFEST, PLAN, RANGES
@@ -37,98 +43,214 @@ if TYPE_CHECKING:
     from simcse_jax.vectors.quantization import Ranges
 
 BESIDE = f"{{}}.{RANGES}"  # a file next to a .npy of bytes or bits
-SAVE_EVERY = 32768
 WITH_RANGES = ("int8", "uint8")
 SMALL = (*WITH_RANGES, "binary", "ubinary")
 KINDS = (".npy", ".parquet")
 
 
-def main() -> None:
-    """The command."""
-    run(parse(sys.argv[1:]))
+@verb
+def encode(
+    model: ModelName,
+    data: str,
+    output: str,
+    *,
+    column: str | None = None,
+    pooler: Pooler = None,
+    num_layers: NumLayers = 0,
+    max_length: Count | None = None,
+    batch_size: BatchSize = 64,
+    dtype: Dtype = "float32",
+    prompt: Prompt = None,
+    prompt_name: PromptName = None,
+    truncate_dim: TruncateDim = None,
+    normalize: Annotated[bool | None, WITH_NO] = None,
+    output_dtype: Literal["float32", "float16", "int8", "uint8", "binary", "ubinary"] = "float32",
+    ranges: str | None = None,
+    calibration: str | None = None,
+    engine: Literal["local", "ray"] = "local",
+    address: str | None = None,
+    hosts: Count | None = None,
+    block_rows: Count = 131072,
+    keep_text: bool = False,
+    tokens: bool = False,
+    save_every: Count = 32768,
+    parts: Count = 1,
+    part: Annotated[Whole | None, Parameter(validator=Number(gte=0))] = None,
+) -> None:
+    """Writes the embeddings of a file, or of many; the same call resumes.
 
+    Needs a model and the files. Until the output is complete there are .OUTPUT.partial and .OUTPUT.state.json, or some
+    of the folder's files, from which the same command resumes. `SimCSE.encode` returns the embeddings of a list.
 
-def run(args: argparse.Namespace) -> None:
-    """Encodes as the options say."""
-    args.ranges_file, args.ranges = args.ranges, given_ranges(args)
-    if args.folder:
-        encode_into_folder(args)
+    Args:
+      data: A .txt (a sentence a line), .csv, .tsv, .jsonl or .parquet file, a folder of them, or a pattern; into a
+        folder also several with commas; on a disk or in a bucket.
+      output: A .npy, a .parquet with columns sentence, row, embedding, or a folder for .parquet files: one that exists,
+        FOLDER/ or gs://…
+      column: The column of the sentences. By default sentence, text, sent0 or anchor, or the only one.
+      max_length: The most tokens of a sentence. By default the model's own.
+      normalize: Scale to unit length, or keep the encoder's lengths. By default as the model says.
+      output_dtype: Of the output: numbers, a byte an element (int8, uint8), or a bit (binary, ubinary: packed).
+      ranges: For int8 and uint8: an earlier output whose ranges to use, or a .npy (2, elements): the smallest and the
+        largest value of each element. By default those of the first 16,384 rows.
+      calibration: For int8 and uint8: embeddings, as this command writes them, whose ranges to use.
+      engine: Into a folder: this process, next to others with the same command, or the hosts of a Ray cluster.
+      address: Of the Ray cluster, or auto. By default one is started on this machine.
+      hosts: Of the Ray cluster, an actor on each. By default all.
+      block_rows: Rows of a file in the folder.
+      keep_text: Write the sentences into the folder too.
+      tokens: The embeddings of tokens: for each sentence a list, into a .parquet or a folder.
+      save_every: Rows that a kill can lose at most; in a folder it loses the blocks that are being made.
+      parts: Parts that the rows are divided into, a file each; a folder needs none.
+      part: The one to encode, from 0; other commands encode the others.
+
+    Raises:
+      UserError: for any mistake in the options, the data or the model.
+    """
+    from simcse_jax.bulk.embeddings.encoder import EncodingOptions
+
+    named = output.endswith("/") or is_remote(output)
+    into_folder = bool(output) and (named or (not output.lower().endswith(KINDS) and local_path(output).is_dir()))
+    if into_folder and is_remote(output) and output.lower().endswith(KINDS):
+        raise UserError(f"--output {output}: a single file is written to a disk; name a folder: {output}/")
+    if engine == "ray" and not into_folder:
+        raise UserError(f"--engine ray: {output} is a file; name a folder: --output FOLDER/")
+    if ranges is not None and calibration is not None:
+        raise UserError("--ranges: does not go with --calibration; leave one of them out")
+    if tokens:
+        _check_tokens(output, into_folder, output_dtype, parts, normalize, truncate_dim)
+    options = EncodingOptions(
+        model=model,
+        pooler=pooler,
+        num_layers=num_layers,
+        max_length=max_length,
+        batch_size=batch_size,
+        dtype=dtype,
+        truncate_dim=truncate_dim,
+        prompt=prompt,
+        prompt_name=prompt_name,
+        normalize=normalize,
+        output_dtype=output_dtype,
+        tokens=tokens,
+        ranges=_read_ranges(ranges, calibration) if output_dtype in WITH_RANGES else None,
+    )
+    if into_folder:
+        encode_into_folder(data, output, column, options, block_rows, keep_text, engine, address, hosts)
         return
-    output = check_output(args)
+    part = _check_part(part, parts, options)
+    inputs = {"--model": model, "--ranges": ranges, "--calibration": calibration}
+    path = check_output(output, data, inputs, output_dtype, part, parts)
     from simcse_jax.data.sentences import SentenceFiles
     from simcse_jax.host.locks import held_next_to
 
-    sentences = SentenceFiles(args.data, args.column)
+    sentences = SentenceFiles(data, column)
     rows, fingerprint = sentences.scan()
-    if rows < args.parts:
-        raise UserError(f"--parts {args.parts}: {args.data} has only {rows} rows")
-    first, end = (rows * part // args.parts for part in (args.part, args.part + 1))
-    with held_next_to(output):
-        if args.tokens:
-            encode_tokens(args, sentences, output, rows)
+    if rows < parts:
+        raise UserError(f"--parts {parts}: {data} has only {rows} rows")
+    first, end = (rows * number // parts for number in (part, part + 1))
+    with held_next_to(path):
+        if tokens:
+            encode_tokens(sentences, path, rows, options)
             return
-        encode_file(args, sentences, output, first, end, fingerprint)
+        maker = encode_file(sentences, path, first, end, fingerprint, options, save_every)
+    if parts == 1:
+        say_build(output, options, maker)
 
 
-def given_ranges(args: argparse.Namespace) -> "Ranges | None":
-    """The ranges of `--ranges`, or of the embeddings of `--calibration`; None: neither is given.
+def _check_tokens(
+    output: str, into_folder: bool, output_dtype: str, parts: int, normalize: bool | None, truncate_dim: int | None
+) -> None:
+    """Refuses what would be another result than the embeddings of tokens."""
+    sentences_alone = {
+        "--parts": parts > 1,
+        "--normalize": normalize,
+        "--no-normalize": normalize is False,
+        "--truncate-dim": truncate_dim,
+        f"--output-dtype {output_dtype}": output_dtype in SMALL,
+    }
+    for option, is_given in sentences_alone.items():
+        if is_given:
+            raise UserError(f"{option}: is for sentences; leave it out with --tokens")
+    if not into_folder and output.lower().endswith(".npy"):
+        raise UserError(f"--tokens: writes .parquet, or a folder; {output} has rows of one length")
 
-    Raises:
-      UserError: naming what cannot be read.
-    """
-    if args.ranges is not None:
+
+def _check_part(part: int | None, parts: int, options: "EncodingOptions") -> int:
+    """The part to encode."""
+    if parts > 1 and options.output_dtype in WITH_RANGES and options.ranges is None:
+        raise UserError(f"--parts: all need the same ranges of {options.output_dtype}; give --ranges or --calibration")
+    if part is None and parts > 1:
+        raise UserError("--parts: give --part too, the one to encode, from 0")
+    if (part or 0) >= parts:
+        raise UserError(f"--part {part}: must be from 0 to {parts - 1}, below --parts")
+    return part or 0
+
+
+def _read_ranges(ranges: str | None, calibration: str | None) -> "Ranges | None":
+    """The ranges of `--ranges`, or of the embeddings of `--calibration`; None: neither is given."""
+    if ranges is not None:
         from simcse_jax.vectors.quantization import read_ranges
 
-        return read_ranges(args.ranges)
-    if args.calibration is None:
+        return read_ranges(ranges)
+    if calibration is None:
         return None
     from simcse_jax.index.embedding_files import EmbeddingFiles
     from simcse_jax.vectors.quantization import merge_ranges, ranges_of
 
-    return merge_ranges(ranges_of(batch.embeddings) for batch in EmbeddingFiles(args.calibration).batches())
+    return merge_ranges(ranges_of(batch.embeddings) for batch in EmbeddingFiles(calibration).batches())
 
 
-def encode_into_folder(args: argparse.Namespace) -> None:
+def encode_into_folder(
+    data: str,
+    output: str,
+    column: str | None,
+    options: "EncodingOptions",
+    block_rows: int,
+    keep_text: bool,
+    engine: str,
+    address: str | None,
+    hosts: int | None,
+) -> None:
     """Makes the blocks of the folder that are missing."""
     from simcse_jax.bulk.embeddings.blocks import encode_here
-    from simcse_jax.bulk.embeddings.embeddings_folder import BLOCK_ROWS, make_plan
+    from simcse_jax.bulk.embeddings.embeddings_folder import make_plan
     from simcse_jax.bulk.embeddings.encoder import RowEncoder
     from simcse_jax.bulk.embeddings.on_ray import connected, encode_on_ray
     from simcse_jax.data.corpus.plan import expand
     from simcse_jax.data.corpus.shared_folder import enter, leave
 
-    sources = expand([args.data], "--data")
-    folder = output_of_folder(args, sources)
-    options = options_of(args)
+    sources = expand([data], "--data")
+    folder = output_of_folder(output, options.model, sources)
     with contextlib.ExitStack() as job:
-        if args.engine == "ray":
-            job.enter_context(connected(args.address))
+        if engine == "ray":
+            job.enter_context(connected(address))
             import jax
 
             jax.config.update("jax_platforms", "cpu")  # accelerators are the actors'
         encoder = RowEncoder(options)
-        plan = make_plan(sources, args.column, encoder.about(), args.block_rows or BLOCK_ROWS, args.keep_text)
+        plan = make_plan(sources, column, encoder.about(), block_rows, keep_text)
         enter(folder, plan, "that of other embeddings")
         try:
-            if args.engine == "ray":
-                manifest = encode_on_ray(folder, plan, options, args.hosts)
+            if engine == "ray":
+                manifest = encode_on_ray(folder, plan, options, hosts)
             else:
                 manifest = encode_here(folder, plan, encoder)
         except UserError:
             leave(folder, plan, COUNTED, RANGES)
             raise
     if manifest is None:
-        print(f"{args.output}: other processes are making the files that are left; the last one completes the folder")
+        print(f"{output}: other processes are making the files that are left; the last one completes the folder")
         return
     files = f"{len(manifest.files)} file{'s' * (len(manifest.files) > 1)}"
-    kind = "the tokens of {:,} sentences, {} elements each, {}" if args.tokens else "{:,} embeddings of {} elements, {}"
-    what = kind.format(manifest.rows, manifest.dimension, args.output_dtype)
-    print(f"{args.output}: {what}, in {files}")
-    report_cut(manifest.cut, args.data, plan.key["--max-length"])
-    say_build(args, encoder.maker())
+    kind = "the tokens of {:,} sentences, {} elements each, {}"
+    if not options.tokens:
+        kind = "{:,} embeddings of {} elements, {}"
+    print(f"{output}: {kind.format(manifest.rows, manifest.dimension, options.output_dtype)}, in {files}")
+    report_cut(manifest.cut, data, plan.key["--max-length"])
+    say_build(output, options, encoder.maker())
 
 
-def output_of_folder(args: argparse.Namespace, sources: Sequence[str]) -> Folder:
+def output_of_folder(output: str, model: str, sources: Sequence[str]) -> Folder:
     """The folder to write to, which need not exist.
 
     Raises:
@@ -137,16 +259,16 @@ def output_of_folder(args: argparse.Namespace, sources: Sequence[str]) -> Folder
     from simcse_jax.data.corpus.manifest import corpus_path
     from simcse_jax.data.corpus.shared_folder import check_own
 
-    folder = corpus_path(args.output)
+    folder = corpus_path(output)
     if not is_remote(folder):
-        own = [f"{DOT}{name}" for name in (PLAN, COUNTED, RANGES, MANIFEST)]
-        output_folder(args.output, {"--model": args.model}, files=["embeddings-*", *own])
+        written = [f"{DOT}{name}" for name in (PLAN, COUNTED, RANGES, MANIFEST)]
+        output_folder(output, {"--model": model}, files=["embeddings-*", *written])
     for name in sources:  # which are too many for a comparison with each file of the folder
         same = name.rpartition("/")[0] == str(folder) if is_remote(name) else _is_in(local_path(name), folder)
         if same:
-            raise UserError(f"--output {args.output}: is the folder of --data {name}; choose another")
+            raise UserError(f"--output {output}: is the folder of --data {name}; choose another")
     if folder.is_dir():
-        check_own(folder)
+        check_own(folder, DOT)
     return folder
 
 
@@ -155,26 +277,20 @@ def _is_in(file: Path, folder: Folder) -> bool:
     return os.path.dirname(os.path.realpath(file)) == os.path.realpath(folder)
 
 
-def options_of(args: argparse.Namespace) -> "EncodingOptions":
-    """How sentences are encoded."""
-    from simcse_jax.bulk.embeddings.encoder import EncodingOptions
-
-    return EncodingOptions(**{field: getattr(args, field) for field in EncodingOptions.__dataclass_fields__})
-
-
-def say_build(args: argparse.Namespace, maker: dict[str, Any] | None) -> None:
+def say_build(output: str, options: "EncodingOptions", maker: dict[str, Any] | None) -> None:
     """Says how an index is built of what was written, where one can be; `maker` is the model that it is for."""
-    if maker is None or args.tokens or args.output_dtype in SMALL or args.parts > 1:
+    if maker is None or options.tokens or options.output_dtype in SMALL:
         return
-    output, model = args.output.rstrip("/"), []
+    model: list[str] = []
+    output = output.rstrip("/")
     if output.endswith(".npy"):  # other files name the model themselves
-        if args.num_layers or args.prompt is not None or args.prompt_name is not None:
+        if options.num_layers or options.prompt is not None or options.prompt_name is not None:
             return  # which `search build` cannot be given
-        options = {"--model": args.model, "--pooler": args.pooler, "--truncate-dim": args.truncate_dim}
-        options |= {"--dtype": args.dtype} if args.dtype != "float32" else {}
-        model = [text for option, value in options.items() if value for text in (option, str(value))]
+        given = {"--model": options.model, "--pooler": options.pooler, "--truncate-dim": options.truncate_dim}
+        given |= {"--dtype": options.dtype} if options.dtype != "float32" else {}
+        model = [text for option, value in given.items() if value for text in (option, str(value))]
     name = f"{output.removesuffix('.npy').removesuffix('.parquet')}.lance"
-    say_next("search", "build", "--embeddings", args.output, "--output", name, *model)
+    say_next("search", "build", "--embeddings", output, "--output", name, *model)
 
 
 def report_cut(cut: int, name: object, max_length: int) -> None:
@@ -184,36 +300,47 @@ def report_cut(cut: int, name: object, max_length: int) -> None:
         print(f"{name}: {count} longer than {max_length} tokens and cut there", file=sys.stderr)
 
 
-def check_output(args: argparse.Namespace) -> Path:
+def check_output(
+    output: str, data: str, inputs: dict[str, str | None], output_dtype: str, part: int, parts: int
+) -> Path:
     """The file to write; for a part its own, such as `emb-00000-of-00004.npy`.
 
     Raises:
       UserError: when it cannot be written there, or would take the place of an input.
     """
-    name = args.output
-    if args.parts > 1:
-        path = Path(name)
-        name = str(path.with_name(f"{path.stem}-{args.part:05}-of-{args.parts:05}{path.suffix}"))
     from simcse_jax.data.files import as_inputs
 
-    inputs = as_inputs("--data", args.data) | {"--model": args.model}
-    inputs |= {"--ranges": args.ranges_file, "--calibration": args.calibration}
-    temporary = (*RESUMED, BESIDE) if args.output_dtype in SMALL else RESUMED
-    return output_file(name, inputs, kinds=KINDS, temporary=temporary, streamed=False)
+    if parts > 1:
+        path = Path(output)
+        output = str(path.with_name(f"{path.stem}-{part:05}-of-{parts:05}{path.suffix}"))
+    temporary = (*RESUMED, BESIDE) if output_dtype in SMALL else RESUMED
+    return output_file(
+        output, {**as_inputs("--data", data), **inputs}, kinds=KINDS, temporary=temporary, streamed=False
+    )
 
 
 def encode_file(
-    args: argparse.Namespace, sentences: "SentenceFiles", output: Path, first: int, end: int, fingerprint: str
-) -> None:
-    """Encodes the rows from `first` up to, but without, `end` that are not done yet, and writes the output."""
+    sentences: "SentenceFiles",
+    output: Path,
+    first: int,
+    end: int,
+    fingerprint: str,
+    options: "EncodingOptions",
+    save_every: int,
+) -> dict[str, Any] | None:
+    """Encodes the rows from `first` up to, but without, `end` that are not done yet, and writes the output.
+
+    Returns:
+      The model's identity for an index; None where there can be none.
+    """
     from simcse_jax.bulk.embeddings.encoder import RowEncoder
     from simcse_jax.bulk.resumable import PartialEmbeddings
     from simcse_jax.host.progress import Progress
     from simcse_jax.vectors.quantization import Clipped, Quantization, dtype_of
 
-    encoder = RowEncoder(options_of(args))
-    about = {"--data": fingerprint, **encoder.about(), "--save-every": args.save_every}
-    embeddings = PartialEmbeddings(output, end - first, dtype_of(args.output_dtype), about)
+    encoder = RowEncoder(options)
+    about = {"--data": fingerprint, **encoder.about(), "--save-every": save_every}
+    embeddings = PartialEmbeddings(output, end - first, dtype_of(options.output_dtype), about)
     if embeddings.done:
         print(f"{output}: resuming after row {embeddings.done:,} of {end - first:,}", flush=True)
     if embeddings.done and embeddings.quantization:
@@ -223,7 +350,7 @@ def encode_file(
     embeddings.quantization = None if small is None else small.content()
     left, clipped = itertools.islice(sentences.read(first + embeddings.done), end - first - embeddings.done), Clipped()
     with Progress(end - first, done=embeddings.done) as bar:
-        while part := list(itertools.islice(left, min(args.save_every, end - first))):
+        while part := list(itertools.islice(left, min(save_every, end - first))):
             encoded = encoder.encode(part, bar.advance)
             rows = encoded.embeddings if small is None else small.encode(encoded.embeddings, clipped)
             embeddings.append(rows, encoded.cut)
@@ -231,14 +358,14 @@ def encode_file(
         raise UserError(f"{sentences.path}: changed while it was read; start again")
     maker = encoder.maker()
     embeddings.finish(itertools.islice(sentences.read(first), end - first), first, maker)
-    print(f"{output}: {end - first:,} embeddings of {encoder.dimension} elements, {args.output_dtype}")
+    print(f"{output}: {end - first:,} embeddings of {encoder.dimension} elements, {options.output_dtype}")
     report_cut(embeddings.cut, sentences.path, encoder.max_length)
     with warnings_in_a_line():
         clipped.warn(stacklevel=1)
-    say_build(args, maker)
+    return maker
 
 
-def encode_tokens(args: argparse.Namespace, sentences: "SentenceFiles", output: Path, rows: int) -> None:
+def encode_tokens(sentences: "SentenceFiles", output: Path, rows: int, options: "EncodingOptions") -> None:
     """Writes the embeddings of the tokens of all rows, whole or not at all; after a kill, they are made again."""
     import pyarrow.parquet
 
@@ -248,8 +375,8 @@ def encode_tokens(args: argparse.Namespace, sentences: "SentenceFiles", output: 
     from simcse_jax.host.progress import Progress
     from simcse_jax.host.storage import replacing_file
 
-    encoder = RowEncoder(options_of(args))
-    schema = schema_of_tokens(encoder.dimension, np.dtype(args.output_dtype), texts=True)
+    encoder = RowEncoder(options)
+    schema = schema_of_tokens(encoder.dimension, np.dtype(options.output_dtype), texts=True)
     try:
         with replacing_file(output) as file, Progress(rows) as bar:
             with pyarrow.parquet.ParquetWriter(file, schema) as writer:
@@ -258,150 +385,5 @@ def encode_tokens(args: argparse.Namespace, sentences: "SentenceFiles", output: 
                 raise UserError(f"{sentences.path}: changed while it was read; start again")
     except OSError as error:
         raise UserError(f"{output}: cannot be written: {why(error)}") from None
-    print(f"{output}: the tokens of {rows:,} sentences, {encoder.dimension} elements each, {args.output_dtype}")
+    print(f"{output}: the tokens of {rows:,} sentences, {encoder.dimension} elements each, {options.output_dtype}")
     report_cut(cut, sentences.path, encoder.max_length)
-
-
-def parse(argv: Sequence[str]) -> argparse.Namespace:
-    """The options, after all checks that need no file."""
-    parser = Parser(
-        "encode",
-        description="Encodes the sentences of a file, or of many into a folder. Needs a model and the files. Writes "
-        "the embeddings to --output; until they are complete, .OUTPUT.partial and .OUTPUT.state.json, or some of the "
-        "folder's files, from which the same command resumes.",
-    )
-    parser.add_argument("--model", required=True, help=MODEL)
-    parser.add_argument(
-        "--data",
-        required=True,
-        help="a .txt (a sentence a line), .csv, .tsv, .jsonl or .parquet file, a folder of them, or a pattern; into "
-        "a folder also several with commas; on a disk or in a bucket",
-    )
-    parser.add_argument(
-        "--output",
-        required=True,
-        help="a .npy, a .parquet with columns sentence, row, embedding, or a folder for .parquet files: one that "
-        "exists, FOLDER/ or gs://…",
-    )
-    parser.add_argument(
-        "--column", help="the column of the sentences (default: sentence, text, sent0 or anchor, or the only one)"
-    )
-    add_pooler(parser, without="--tokens")
-    parser.add_argument("--num-layers", type=int, default=0, help="keep the first n layers (default: all)")
-    parser.add_argument("--max-length", type=int, help="the most tokens of a sentence (default: the model's own)")
-    add_batch_size(parser)
-    add_dtype(parser)
-    add_prompts(parser, without="--tokens")
-    normalize = parser.add_mutually_exclusive_group()
-    normalize.add_argument(
-        "--normalize",
-        action="store_true",
-        default=None,
-        help="scale to unit length (default: as the model says)",
-    )
-    normalize.add_argument(
-        "--no-normalize", action="store_false", dest="normalize", default=None, help="keep the encoder's lengths"
-    )
-    parser.add_argument(
-        "--output-dtype",
-        choices=("float32", "float16", *SMALL),
-        default="float32",
-        help="the type of the output: numbers, a byte an element (int8, uint8), or a bit (binary, ubinary: packed)",
-    )
-    ranged = " or ".join(f"--output-dtype {name}" for name in WITH_RANGES)
-    parser.add_argument(
-        "--ranges",
-        only=ranged,
-        without="--calibration",
-        help="for int8 and uint8: an earlier output whose ranges to use, or a .npy (2, elements): the smallest and the "
-        "largest value of each element (default: those of the first 16,384 rows)",
-    )
-    parser.add_argument(
-        "--calibration",
-        only=ranged,
-        help="for int8 and uint8: embeddings, as this command writes them, whose ranges to use",
-    )
-    parser.add_argument(
-        "--engine",
-        choices=("local", "ray"),
-        default="local",
-        help="into a folder: this process, next to others with the same command, or the hosts of a Ray cluster",
-    )
-    parser.add_argument(
-        "--address", only="--engine ray", help="of the Ray cluster, or auto (default: one is started on this machine)"
-    )
-    parser.add_argument(
-        "--hosts",
-        type=int,
-        least=1,
-        only="--engine ray",
-        help="of the Ray cluster, an actor on each (default: all)",
-    )
-    parser.add_argument("--block-rows", type=int, least=1, help="rows of a file in the folder (default: 131072)")
-    parser.add_argument("--keep-text", action="store_true", help="write the sentences into the folder too")
-    parser.add_argument(
-        "--tokens",
-        action="store_true",
-        help="the embeddings of tokens: for each sentence a list, into a .parquet or a folder",
-    )
-    saved = f"rows that a kill can lose at most (default: {SAVE_EVERY})"
-    parser.add_argument("--save-every", type=int, least=1, without="--tokens", help=saved)
-    divided = "parts that the rows are divided into, a file each"
-    parser.add_argument("--parts", type=int, default=1, least=1, without="--tokens", help=divided)
-    parser.add_argument("--part", type=int, help="the one to encode, from 0; other commands encode the others")
-    args = parser.parse_args(argv)
-    named = args.output.endswith("/") or is_remote(args.output)
-    is_folder = not args.output.lower().endswith(KINDS) and local_path(args.output).is_dir()
-    args.folder = bool(args.output) and (named or is_folder)
-    check_options_of_folders(args)
-    if args.tokens:
-        check_options_of_tokens(args)
-    if args.parts > 1 and args.output_dtype in WITH_RANGES and not (args.ranges or args.calibration):
-        raise UserError(f"--parts: all need the same ranges of {args.output_dtype}; give --ranges or --calibration")
-    args.save_every = args.save_every or SAVE_EVERY
-    if args.part is None:
-        if args.parts > 1:
-            raise UserError("--parts: give --part too, the one to encode, from 0")
-        args.part = 0
-    if not 0 <= args.part < args.parts:
-        raise UserError(f"--part {args.part}: must be from 0 to {args.parts - 1}, below --parts")
-    return args
-
-
-def check_options_of_folders(args: argparse.Namespace) -> None:
-    """Refuses options that have no effect.
-
-    Raises:
-      UserError: naming one, for an output that is a folder or a file, or an engine.
-    """
-    if args.folder:
-        if is_remote(args.output) and args.output.lower().endswith(KINDS):
-            raise UserError(
-                f"--output {args.output}: a single file is written to a disk; name a folder: {args.output}/"
-            )
-        if args.parts > 1 or args.part is not None:
-            raise UserError("--parts, --part: a folder needs none; give the same command to each process")
-        if args.save_every is not None:
-            raise UserError("--save-every: a kill loses the blocks that are being made; set --block-rows")
-    else:
-        given = {"--block-rows": args.block_rows, "--keep-text": args.keep_text or None}
-        given["--engine ray"] = True if args.engine == "ray" else None
-        for name, value in given.items():
-            if value is not None:
-                raise UserError(f"{name}: {args.output} is a file; name a folder: --output FOLDER/")
-
-
-def check_options_of_tokens(args: argparse.Namespace) -> None:
-    """Refuses options that have no effect on the embeddings of tokens, and files that cannot have them.
-
-    Raises:
-      UserError: naming one.
-    """
-    given = {"--part": args.part, "--normalize": args.normalize or None}
-    given |= {"--no-normalize": args.normalize is False or None}
-    given |= {f"--output-dtype {args.output_dtype}": True if args.output_dtype in SMALL else None}
-    for name, value in given.items():
-        if value is not None:
-            raise UserError(f"{name}: is for sentences; leave it out with --tokens")
-    if not args.folder and args.output.lower().endswith(".npy"):
-        raise UserError(f"--tokens: writes .parquet, or a folder; {args.output} has rows of one length")

@@ -7,48 +7,83 @@ the steps (SimCSE++, section 5.3). Of runs it also draws the spectrum and the te
 5). Writes numbers and pictures.
 """
 
+import dataclasses
 import functools
 import json
-from argparse import Namespace
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
+import cyclopts
 import numpy as np
+from cyclopts import Parameter
+from cyclopts.validators import Number
 
 from simcse_jax.choices import MEASURES, POSTPROCESSING, RETRIEVAL, TASKS
-from simcse_jax.commands.command_line import (
-    Model,
-    Parser,
-    add_batch_size,
-    add_postprocess,
-    add_prompts,
-    checked_split,
-    parse_model,
-)
+from simcse_jax.commands.command_line import Model, parse_model
+from simcse_jax.commands.verbs import BatchSize, Prompt, PromptName, Texts, TruncateDim, verb
 from simcse_jax.config.checks import check_postprocess
 from simcse_jax.errors import UserError, require
 from simcse_jax.evaluation.plotting import short_names, unique
+from simcse_jax.host import streams
 from simcse_jax.host.names import split_label
 from simcse_jax.host.outputs import output_folder, printing
 from simcse_jax.host.progress import doing
 from simcse_jax.host.storage import as_path, local_path
 
 if TYPE_CHECKING:
-    from simcse_jax.evaluation.analysis.sentences import Sample
+    from simcse_jax.evaluation.analysis.sentences import SentenceSample
     from simcse_jax.evaluation.analysis.spectrum import Spectrum
     from simcse_jax.evaluation.convergence import Curve
     from simcse_jax.evaluation.evaluator import Encode
     from simcse_jax.evaluation.geometry import Geometry
-    from simcse_jax.evaluation.geometry_pictures import Place
+    from simcse_jax.evaluation.geometry_pictures import PlanePoint
     from simcse_jax.evaluation.postprocess import Postprocess
     from simcse_jax.evaluation.sts import Pairs
     from simcse_jax.simcse import SimCSE
 
 FILE = "geometry.json"
 FILES = (FILE, "sentences.json", "report.html", "*.png", "*.svg")  # what it writes
-SCORES = ("sts_avg", "stsb")
-Found = tuple[dict[str, Any], dict[str, Any], dict[str, Any] | None]  # facts, pictures, and what changed for sentences
+Say = Callable[[str], None]
+Result = tuple[dict[str, Any], dict[str, Any], dict[str, Any] | None]  # facts, pictures, and what changed for sentences
+
+
+def _grouped(_: Any, tokens: Sequence[cyclopts.Token]) -> list[list[str]]:
+    groups: list[list[str]] = []
+    for token in tokens:
+        if not token.index:  # the option is given again
+            groups.append([])
+        groups[-1].append(token.value)
+    return groups
+
+
+Panels = Annotated[
+    Sequence[str | Sequence[str]],
+    Parameter(consume_multiple=True, converter=_grouped, metavar="NAME[=LABEL]..."),
+]
+
+
+@dataclasses.dataclass(frozen=True)
+class Encoding:
+    """How models encode."""
+
+    batch_size: int
+    truncate_dim: int | None
+    prompt: dict[str, Any]  # the arguments of `SimCSE.encode`
+
+    def open(self, model: Model) -> "SimCSE":
+        """The encoder of a model."""
+        from simcse_jax.simcse import SimCSE
+
+        encoder = SimCSE(
+            model.name,
+            pooler=model.pooler,
+            num_layers=model.num_layers,
+            batch_size=self.batch_size,
+            truncate_dim=self.truncate_dim,
+        )
+        encoder.prompt_of(**self.prompt)
+        return encoder
 
 
 class Data(NamedTuple):
@@ -64,7 +99,7 @@ class Measure(NamedTuple):
     """Measures encoders, and keeps the embeddings that the report compares."""
 
     pairs: "Pairs"
-    sample: "Sample"  # of their sentences
+    sample: "SentenceSample"  # of their sentences
     embeddings: dict[str, np.ndarray]  # of the sample, by the models' labels
     changes: list[tuple[str, str]]  # the labels of a model and of the one before
 
@@ -84,36 +119,131 @@ class Measure(NamedTuple):
         return measured
 
 
-class Options(NamedTuple):
-    """The command line."""
+@verb
+def geometry(
+    models: Panels = (),
+    *,
+    panels: Texts = (),
+    runs: Annotated[Texts, Parameter(metavar="WORKDIR[=LABEL]...")] = (),
+    data: str | None = None,
+    output: str,
+    split: Literal["dev", "test", "all"] = "test",
+    score: Literal["sts_avg", "stsb"] | None = None,
+    batch_size: BatchSize = 64,
+    prompt: Prompt = None,
+    prompt_name: PromptName = None,
+    truncate_dim: TruncateDim = None,
+    postprocess: Literal["whitening", "flow"] | None = None,
+    postprocess_data: str | None = None,
+    postprocess_dimensions: Annotated[int, Parameter(validator=Number(gte=0), show_default=False)] = 0,
+) -> dict[str, Any]:
+    """Measures alignment, uniformity, singular values and cosines of models and of runs' checkpoints.
 
-    args: Namespace
-    models: dict[str, Model]  # as they were given
-    panels: dict[str, list[str]]  # the given models of each panel, by its title
-    runs: dict[str, str]  # labels, empty for none, by the runs' folders
+    Needs graded pairs and models or runs with kept checkpoints, or runs that were measured or scored while they
+    trained. Writes geometry.json and pictures to --output.
 
+    Args:
+      models: Folders, hub ids, package:NAME, workdirs or glove:FILE; NAME@3 keeps the first 3 layers, NAME@avg takes
+        that pooler, NAME@whitening that post-processing (whitening or flow); given again: another panel. In Python a
+        list of names, or a list of them for each panel.
+      panels: The panels' titles, one each.
+      runs: Their kept checkpoints (checkpoint.keep_every=n), or without data what they recorded (analysis.every=n,
+        eval.every=n); those that differ in the seed alone are drawn as one.
+      data: SentEval's data/downstream, or a file of pairs graded 0 to 5.
+      output: The folder for geometry.json and the pictures.
+      split: Of STS-B, where the data are SentEval's; all is train, dev and test together.
+      score: The models' colours: the average of the seven similarity tasks' test sets, or STS-B's pairs alone. By
+        default sts_avg if the data are a folder.
+      postprocess: For models that name none. By default none.
+      postprocess_data: Sentences to fit it on: a file; target, for each task those that are scored; or target_all, for
+        each task those of its train, dev and test sets.
+      postprocess_dimensions: Dimensions that whitening keeps. By default all.
 
-def main() -> None:
-    """Reads the data and finds all models and checkpoints first, so that a mistake is reported immediately."""
-    parser = Parser(
-        "geometry",
-        description="Measures alignment, uniformity, singular values and cosines of models and of runs' checkpoints. "
-        "Needs graded pairs and models or runs with kept checkpoints, or runs that were measured or scored while they "
-        "trained. Writes geometry.json and pictures to --output.",
-    )
-    options = read_arguments(parser)
-    args, models, runs = options.args, options.models, options.runs
+    Returns:
+      The numbers of geometry.json.
+
+    Raises:
+      UserError: for any mistake in the options, the data, the models or the runs; most before anything is encoded.
+    """
+    by_panel = specs_of_panels(models, panels)
+    specs = [spec for panel in by_panel.values() for spec in panel]
+    parsed = read_models(specs, postprocess or "", postprocess_data or "", postprocess_dimensions)
+    labels = read_runs(runs)
+    if not parsed and not labels:
+        raise UserError("nothing to measure; give --models, --runs or both")
+    if parsed and data is None:
+        raise UserError("--data: is missing; --models are measured on graded pairs, --runs alone draw their records")
     require("train", "matplotlib")
-    inputs = {"--data": args.data, "--postprocess-data": args.postprocess_data}
-    inputs |= {f"--models {spec}": model.name for spec, model in models.items()}
-    output = output_folder(args.output, inputs | {f"--runs {name}": name for name in runs}, files=FILES)
+    inputs = {"--data": data, "--postprocess-data": postprocess_data}
+    inputs |= {f"--models {spec}": model.name for spec, model in parsed.items()}
+    folder = output_folder(output, inputs | {f"--runs {name}": name for name in labels}, files=FILES)
+    encoding = Encoding(batch_size, truncate_dim, {"prompt": prompt, "prompt_name": prompt_name})
+    if parsed and labels and (prompt, prompt_name, truncate_dim) != (None, None, None):
+        streams.say("--runs: their checkpoints are encoded without a prompt, and embeddings are not cut")
     with printing(True) as say:
-        facts, drawn, compared = draw_records(runs, say) if args.data is None else draw_measured(options, say)
-        names = write(output, facts, drawn, compared)
+        if data is None:
+            facts, drawn, compared = draw_records(labels, say)
+        else:
+            measured_on = read_data(data, split, score, parsed, postprocess_data or "", postprocess_dimensions)
+            facts, drawn, compared = draw_measured(measured_on, parsed, by_panel, labels, encoding, say)
+        names = write(folder, facts, drawn, compared)
         say(f"{output}: {', '.join(names)}")
+    return facts
 
 
-def draw_records(runs: Mapping[str, str], say: Callable[[str], None]) -> Found:
+def specs_of_panels(models: Sequence[str | Sequence[str]], titles: Sequence[str]) -> dict[str, Sequence[str]]:
+    """The models of each panel, as they were given, by its title.
+
+    Raises:
+      UserError: when panels and titles differ in number, or a title is given twice.
+    """
+    groups = [group for group in models if not isinstance(group, str)]
+    if alone := [model for model in models if isinstance(model, str)]:
+        groups.append(alone)
+    if len(titles) not in (0, len(groups)):
+        raise UserError(f"--panels: must have a title for each --models, {len(groups)}; it has {len(titles)}")
+    check_once("--panels", titles)
+    several = len(groups) > 1
+    titles = titles or [f"panel {number}" if several else "" for number in range(1, 1 + len(groups))]
+    return dict(zip(titles, groups, strict=True))
+
+
+def check_once(option: str, names: Sequence[str]) -> None:
+    """Refuses a name that is there twice."""
+    if repeated := next((name for name in names if names.count(name) > 1), None):
+        raise UserError(f"{option}: {repeated} is given twice")
+
+
+def read_runs(specs: Sequence[str]) -> dict[str, str]:
+    """The labels, empty for none, by the runs' folders."""
+    split = [split_label(spec) for spec in specs]
+    check_once("--runs", [name for name, _ in split])
+    return dict(split)
+
+
+def read_models(specs: Sequence[str], postprocess: str, fit_on: str, dimensions: int) -> dict[str, Model]:
+    """The models by what was given, with their labels and methods.
+
+    Raises:
+      UserError: when a model or a label is given twice, or a post-processing lacks its data.
+    """
+    check_once("--models", specs)
+    models: dict[str, Model] = {}
+    for spec in specs:
+        name, label = split_label(spec)
+        model = parse_model(name, POSTPROCESSING)
+        models[spec] = model._replace(label=label, postprocess=model.postprocess or postprocess)
+    labels = [model.label for model in models.values() if model.label]
+    if repeated := next((label for label in labels if labels.count(label) > 1), None):
+        raise UserError(f"--models: the label {repeated} is given twice")
+    methods = {model.postprocess for model in models.values()} - {""}
+    if methods:
+        method = max(methods)  # of both, whitening, which takes dimensions
+        check_postprocess(method, fit_on, dimensions, "--postprocess", "-")
+    return models
+
+
+def draw_records(runs: Mapping[str, str], say: Say) -> Result:
     """Draws what runs recorded while they trained; says the best scores.
 
     Raises:
@@ -133,7 +263,7 @@ def draw_records(runs: Mapping[str, str], say: Callable[[str], None]) -> Found:
             f"--runs: the label {repeated} is given to runs that differ in more than their seed, or not in it"
         )
     curves: dict[str, Curve] = {}
-    places: dict[str, list[Place]] = {}
+    places: dict[str, list[PlanePoint]] = {}
     spectra: dict[str, dict[int, Spectrum]] = {}
     facts: dict[str, Any] = {}
     for first, names in records.groups.items():
@@ -164,44 +294,51 @@ def draw_records(runs: Mapping[str, str], say: Callable[[str], None]) -> Found:
     return {"measured_on": records.measured_on, "scored_on": records.scored_on, "runs": facts}, drawn, None
 
 
-def draw_measured(options: Options, say: Callable[[str], None]) -> Found:
-    """Measures models and checkpoints, and draws them."""
+def draw_measured(
+    data: Data,
+    models: Mapping[str, Model],
+    panels: Mapping[str, Sequence[str]],
+    runs: Mapping[str, str],
+    encoding: Encoding,
+    say: Say,
+) -> Result:
+    """Measures models and checkpoints, and draws them.
+
+    Args:
+      models: by what was given, as in `panels`.
+      runs: labels, empty for none, by the runs' folders.
+    """
     from simcse_jax.evaluation import geometry, geometry_pictures
     from simcse_jax.evaluation.analysis import sentences
     from simcse_jax.runs.dynamics import steps_of
 
-    args, models = options.args, options.models
-    data = read_data(args, models)
     for model in models.values():  # seconds each; a mistake in the last one would cost minutes
-        check_fit(open_model(model, args), model, data)
-    for name in options.runs:
+        check_fit(encoding.open(model), model, data)
+    for name in runs:
         steps_of(as_path(name))
     positives = int((data.pairs.gold > geometry.POSITIVE).sum())
-    facts: dict[str, Any] = {"data": data.name, "pairs": len(data.pairs.gold), "positives": positives}
-    say(f"{args.data}: {data.name}, {len(data.pairs.gold)} pairs, {positives} of them rated above 4")
-    grid = [round(float(cosine), 4) for cosine in geometry.GRID]
+    say(f"{data.name}: {len(data.pairs.gold)} pairs, {positives} of them rated above 4")
     measure = Measure(data.pairs, sentences.sample([], data.pairs), {}, [])
     with doing():
-        found, scores, model_facts = measure_models(models, data, args, measure, say)
-        places, run_facts = measure_runs(options.runs, measure, args.batch_size, say)
+        measured, scores, model_facts = measure_models(models, data, encoding, measure, say)
+        places, run_facts = measure_runs(runs, measure, encoding.batch_size, say)
     compared, _ = sentences.compare(measure.sample, measure.embeddings, measure.changes, data.name)
     if compared:
         say("\n".join(["", sentences.headline(compared), *sentences.changed(compared)]))
-    facts |= {"density_at": grid, "models": model_facts, "runs": run_facts}
+    facts: dict[str, Any] = {"data": data.name, "pairs": len(data.pairs.gold), "positives": positives}
+    facts |= {"density_at": [round(float(cosine), 4) for cosine in geometry.GRID]}
+    facts |= {"models": model_facts, "runs": run_facts}
     drawn = {}
-    if found:
-        by_label = {
-            title: {found[spec][0]: found[spec][1] for spec in specs} for title, specs in options.panels.items()
-        }
-        every = dict(found.values())
-        drawn["models"] = geometry_pictures.models(every, data.name, scores, score_title(data))
-        drawn["singular_values"] = geometry_pictures.singular_values(by_label, data.name)
-        drawn["cosines"] = geometry_pictures.cosines(by_label, data.name)
+    if measured:
+        by_panel = {title: dict(measured[spec] for spec in specs) for title, specs in panels.items()}
+        drawn["models"] = geometry_pictures.models(dict(measured.values()), data.name, scores, score_title(data))
+        drawn["singular_values"] = geometry_pictures.singular_values(by_panel, data.name)
+        drawn["cosines"] = geometry_pictures.cosines(by_panel, data.name)
     if places:
         drawn["runs"] = geometry_pictures.runs(places, data.name)
         spectra = {
-            label: {place.step: place.geometry.spectrum for place in of_run if place.geometry}
-            for label, of_run in places.items()
+            label: {place.step: place.geometry.spectrum for place in run if place.geometry}
+            for label, run in places.items()
         }
         drawn |= draw_spectra(spectra, data.name)
     return facts, drawn, compared
@@ -216,7 +353,9 @@ def draw_spectra(spectra: "Mapping[str, Mapping[int, Spectrum]]", title: str) ->
     return {"spectrum": spectrum_pictures.spectrum(spectra, title), "terms": spectrum_pictures.terms(spectra, title)}
 
 
-def read_data(args: Namespace, models: Mapping[str, Model]) -> Data:
+def read_data(
+    data: str, split: str, score: str | None, models: Mapping[str, Model], fit_on: str, dimensions: int
+) -> Data:
     """The graded pairs, the tasks of the score, and the sentences of each post-processing.
 
     Raises:
@@ -224,19 +363,23 @@ def read_data(args: Namespace, models: Mapping[str, Model]) -> Data:
     """
     from simcse_jax.evaluation import geometry, postprocess, sts
 
-    pairs = geometry.read(args.data, args.split)
-    is_file = local_path(args.data).is_file()
-    if is_file and args.score == "sts_avg":
-        raise UserError(f"--score sts_avg: {args.data} is a file of pairs; give SentEval's data/downstream")
+    pairs = geometry.read(data, split)
+    is_file = local_path(data).is_file()
+    if is_file and score == "sts_avg":
+        raise UserError(f"--score sts_avg: {data} is a file of pairs; give SentEval's data/downstream")
     tasks: dict[str, Pairs] = {}
-    if models and not is_file and args.score != "stsb":
-        tasks, _ = sts.read(args.data, TASKS)
-    name = Path(args.data).name if is_file else f"STS-B {args.split}"
-    fit_on = {}
-    for method in sorted({model.postprocess for model in models.values()} - {""}):
-        dimensions = args.postprocess_dimensions if method == "whitening" else 0
-        fit_on[method] = postprocess.read(method, args.postprocess_data, dimensions, args.data)
-    return Data(name, pairs, tasks, fit_on)
+    if models and not is_file and score != "stsb":
+        tasks, _ = sts.read(data, TASKS)
+    methods = sorted({model.postprocess for model in models.values()} - {""})
+    return Data(
+        Path(data).name if is_file else f"STS-B {split}",
+        pairs,
+        tasks,
+        {
+            method: postprocess.read(method, fit_on, dimensions if method == "whitening" else 0, data)
+            for method in methods
+        },
+    )
 
 
 def score_title(data: Data) -> str:
@@ -246,21 +389,6 @@ def score_title(data: Data) -> str:
     missing = [task for task in TASKS if task not in data.tasks]
     which = f" ({len(data.tasks)} of {len(TASKS)} tasks, without {', '.join(missing)})" if missing else ""
     return f"average STS, Spearman × 100{which}"
-
-
-def open_model(model: Model, args: Namespace) -> "SimCSE":
-    """The encoder of a model."""
-    from simcse_jax.simcse import SimCSE
-
-    encoder = SimCSE(
-        model.name,
-        pooler=model.pooler,
-        num_layers=model.num_layers,
-        batch_size=args.batch_size,
-        truncate_dim=args.truncate_dim,
-    )
-    encoder.prompt_of(prompt=args.prompt, prompt_name=args.prompt_name)
-    return encoder
 
 
 def check_fit(encoder: "SimCSE", model: Model, data: Data) -> None:
@@ -273,7 +401,7 @@ def check_fit(encoder: "SimCSE", model: Model, data: Data) -> None:
 
 
 def measure_models(
-    models: Mapping[str, Model], data: Data, args: Namespace, measure: Measure, say: Callable[[str], None]
+    models: Mapping[str, Model], data: Data, encoding: Encoding, measure: Measure, say: Say
 ) -> "tuple[dict[str, tuple[str, Geometry]], dict[str, float], dict[str, Any]]":
     """Measures each model and says so.
 
@@ -285,52 +413,51 @@ def measure_models(
 
     names = short_names([model.name for model in models.values()])
     shown = [model.label or name + model.details for name, model in zip(names, models.values(), strict=True)]
-    found: dict[str, tuple[str, Geometry]] = {}
+    measures: dict[str, tuple[str, Geometry]] = {}
     scores: dict[str, float] = {}
     facts: dict[str, Any] = {}
     for (spec, model), label in zip(models.items(), unique(shown, list(models)), strict=True):
-        encoder = open_model(model, args)
-        prompt = {"prompt": args.prompt, "prompt_name": args.prompt_name}
-        encode = functools.partial(encoder.encode, show_progress_bar=True, **prompt)
+        encoder = encoding.open(model)
+        encode = functools.partial(encoder.encode, show_progress_bar=True, **encoding.prompt)
         with doing(label):
             embed = postprocess.transformed(encode, data.fit_on.get(model.postprocess))
             for_task = getattr(embed, "for_task", None)
             measured = measure(for_task(sts.DEVELOPMENT, data.pairs) if for_task else embed, label)
             results = by_task(sts.evaluate, embed, data.tasks) if data.tasks else {}
         correlations = {task: result["spearman"] for task, result in results.items()}
-        found[spec] = (label, measured)
+        measures[spec] = (label, measured)
         scores[label] = float(np.mean(list(correlations.values()))) if correlations else measured.spearman
         facts[label] = {"model": spec, "pooler": encoder.pooler, "postprocess": model.postprocess}
         facts[label] |= {"score": round(scores[label], 4), "sts": correlations, **measured.to_json()}
         average = f", {score_title(data)}: {scores[label]:.2f}" if correlations else ""
         say(line(label, measured) + average)
-    return found, scores, facts
+    return measures, scores, facts
 
 
 def measure_runs(
-    runs: Mapping[str, str], measure: Measure, batch_size: int, say: Callable[[str], None]
-) -> "tuple[dict[str, list[Place]], dict[str, Any]]":
+    runs: Mapping[str, str], measure: Measure, batch_size: int, say: Say
+) -> "tuple[dict[str, list[PlanePoint]], dict[str, Any]]":
     """Measures each kept checkpoint of each run: the places, and the facts to write, by the runs' labels."""
-    from simcse_jax.evaluation.geometry_pictures import Place
+    from simcse_jax.evaluation.geometry_pictures import PlanePoint
     from simcse_jax.runs.dynamics import checkpoint_encoders
 
-    found: dict[str, list[Place]] = {}
+    places: dict[str, list[PlanePoint]] = {}
     facts = {}
     shown = [label or name for label, name in zip(runs.values(), short_names(list(runs)), strict=True)]
     for name, label in zip(runs, unique(shown, list(runs)), strict=True):
-        found[label], checkpoints, names = [], [], []
+        places[label], checkpoints, names = [], [], []
         for kept in checkpoint_encoders(as_path(name), batch_size):
             names.append(f"{label}, step {kept.step}")
             with doing(names[-1]):
                 measured = measure(kept.embed.with_progress, names[-1], kept.temperature)
-            found[label].append(Place(kept.step, measured.alignment, measured.uniformity, measured))
+            places[label].append(PlanePoint(kept.step, measured.alignment, measured.uniformity, measured))
             checkpoints.append({"step": kept.step, **measured.numbers()})
             say(line(names[-1], measured))
         for between in names[1:-1]:  # the report compares the ends
             del measure.embeddings[between]
         measure.changes.append((names[-1], names[0]))
         facts[label] = {"workdir": name, "checkpoints": checkpoints}
-    return found, facts
+    return places, facts
 
 
 def write(
@@ -350,111 +477,7 @@ def write(
     return [FILE, page.PAGE, *(f"{name}.png and .svg" for name in drawn)]
 
 
-def line(label: str, found: "Geometry") -> str:
+def line(label: str, measured: "Geometry") -> str:
     """What is printed of a model."""
-    numbers = f"alignment {found.alignment:.4f}, uniformity {found.uniformity:.4f}"
-    return f"{label}: {numbers}, Spearman × 100 {found.spearman:.2f}"
-
-
-def read_arguments(parser: Parser) -> Options:
-    """The options; `parser` has none yet.
-
-    Raises:
-      UserError: naming the option that is wrong, or has no effect with the others.
-    """
-    _add_options(parser)
-    args = parser.parse_args()
-    given = [spec for panel in args.models for spec in panel]
-    if not given and not args.runs:
-        raise UserError("nothing to measure; give --models, --runs or both")
-    for option, names in (("--models", given), ("--runs", args.runs), ("--panels", args.panels)):
-        repeated = next((name for name in names if names.count(name) > 1), None)
-        if repeated:
-            raise UserError(f"{option}: {repeated} is given twice")
-    if len(args.panels) not in (0, len(args.models)):
-        raise UserError(f"--panels: must have a title for each --models, {len(args.models)}; it has {len(args.panels)}")
-    if not given:
-        alone = ("prompt", "prompt_name", "truncate_dim", "score", "postprocess", "postprocess_data")
-        for option in (*alone, "postprocess_dimensions"):
-            if getattr(args, option) not in (None, "", 0):
-                raise UserError(f"--{option.replace('_', '-')}: is for --models, which is not given")
-    elif args.data is None:
-        raise UserError("--data: is missing; --models are measured on graded pairs, --runs alone draw their records")
-    for option in ("prompt", "prompt_name", "truncate_dim") if given and args.runs else ():
-        if getattr(args, option) is not None:
-            raise UserError(
-                f"--{option.replace('_', '-')}: is for --models, and the checkpoints of --runs are encoded without it; "
-                "measure them separately"
-            )
-    args.split = checked_split(args.split, args.data)
-    runs: dict[str, str] = {}
-    for spec in args.runs:
-        name, label = split_label(spec)
-        if name in runs:
-            raise UserError(f"--runs: {name} is given twice")
-        runs[name] = label
-    titles = args.panels or [
-        f"panel {number}" if len(args.models) > 1 else "" for number in range(1, 1 + len(args.models))
-    ]
-    models = read_models(given, args)
-    return Options(args, models, dict(zip(titles, args.models, strict=True)), runs)
-
-
-def _add_options(parser: Parser) -> None:
-    """Adds the options of the command."""
-    parser.add_argument(
-        "--models",
-        nargs="+",
-        action="append",
-        default=[],
-        metavar="NAME[@LAYERS][@POOLER][@METHOD][=LABEL]",
-        help="folders, hub ids, package:NAME, workdirs or glove:FILE; NAME@3 keeps the first 3 layers, NAME@avg takes "
-        f"that pooler, NAME@whitening that post-processing ({' or '.join(POSTPROCESSING)}); given again: another panel",
-    )
-    parser.add_argument("--panels", nargs="+", default=[], metavar="TITLE", help="the panels' titles, one each")
-    parser.add_argument(
-        "--runs",
-        nargs="+",
-        default=[],
-        metavar="WORKDIR[=LABEL]",
-        help="runs: their kept checkpoints (checkpoint.keep_every=n), or without --data what they recorded "
-        "(analysis.every=n, eval.every=n); those that differ in the seed alone are drawn as one",
-    )
-    parser.add_argument("--data", help="SentEval's data/downstream, or a file of pairs graded 0 to 5")
-    parser.add_argument(
-        "--split",
-        choices=("dev", "test", "all"),
-        help="the split of STS-B (default: test); all is train, dev and test together",
-    )
-    parser.add_argument(
-        "--score",
-        choices=SCORES,
-        help="the models' colours: the average of the seven similarity tasks' test sets, or STS-B's pairs alone "
-        "(default: sts_avg if --data is a folder)",
-    )
-    add_batch_size(parser)
-    add_prompts(parser)
-    add_postprocess(parser, POSTPROCESSING, "for models that name none")
-    parser.add_argument("--output", required=True, help="the folder for geometry.json and the pictures")
-
-
-def read_models(given: list[str], args: Namespace) -> dict[str, Model]:
-    """The models by what was given, with their labels and methods.
-
-    Raises:
-      UserError: when a label is given twice, or a post-processing lacks its data.
-    """
-    models: dict[str, Model] = {}
-    for spec in given:
-        name, label = split_label(spec)
-        model = parse_model(name, POSTPROCESSING)
-        models[spec] = model._replace(label=label, postprocess=model.postprocess or args.postprocess)
-    labels = [model.label for model in models.values() if model.label]
-    repeated = next((label for label in labels if labels.count(label) > 1), None)
-    if repeated:
-        raise UserError(f"--models: the label {repeated} is given twice")
-    methods = {model.postprocess for model in models.values()} - {""}
-    # Of several methods whitening is the one that takes dimensions.
-    method = args.postprocess or ("whitening" if "whitening" in methods else next(iter(methods), ""))
-    check_postprocess(method, args.postprocess_data, args.postprocess_dimensions, "--postprocess", "-")
-    return models
+    numbers = f"alignment {measured.alignment:.4f}, uniformity {measured.uniformity:.4f}"
+    return f"{label}: {numbers}, Spearman × 100 {measured.spearman:.2f}"

@@ -6,32 +6,33 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from simcse_jax.commands.command_line import Parser
+from simcse_jax.commands.verbs import verb
 from simcse_jax.errors import UserError
 
 WORD = re.compile(r"\w+(?:['’]\w+)*")
 
 
-def main() -> None:
-    """The command."""
-    parser = Parser(
-        "overlap",
-        description="Prints the lexical overlap of positive pairs (mean F1), in one line. Needs a file of pairs.",
-    )
-    parser.add_argument("data", help="pairs, in any form that data.train takes, e.g. a .csv with sent0 and sent1")
-    parser.add_argument("--positives", default="", help="which pairs, as data.positives (default: by the columns)")
-    parser.add_argument("--anchor", default="", help="the first sentence's column, if its name is unusual")
-    parser.add_argument("--positive", default="", help="the second sentence's column")
-    parser.add_argument("--label", default="", help="the label's column")
-    args = parser.parse_args()
+@verb
+def overlap(data: str, /, *, positives: str = "", anchor: str = "", positive: str = "", label: str = "") -> float:
+    """Prints and returns the lexical overlap of positive pairs: the mean F1 between their words, from 0 to 1.
+
+    Args:
+      data: pairs, in any form that `data.train` takes, such as a .csv with sent0 and sent1.
+      positives: which pairs, as `data.positives`. By default as the columns say.
+      anchor: the first sentence's column, if its name is unusual.
+      positive: the second sentence's column.
+      label: the label's column.
+    """
     from simcse_jax.data.examples import read_examples
 
-    columns = {"anchor": args.anchor, "positive": args.positive, "label": args.label}
-    examples = read_examples(args.data, columns, positives=args.positives)
+    columns = {"anchor": anchor, "positive": positive, "label": label}
+    examples = read_examples(data, columns, positives=positives)
     if len(examples.columns) < 2:
-        raise UserError(f"{args.data}: has one column of sentences; overlap needs pairs (sent0, sent1)")
+        raise UserError(f"{data}: has one column of sentences; overlap needs pairs (sent0, sent1)")
     first, second = examples.columns[:2]
-    print(f"{100 * lexical_overlap(first, second):.1f}% mean F1 of {len(first):,} pairs")
+    f1 = lexical_overlap(first, second)
+    print(f"{100 * f1:.1f}% mean F1 of {len(first):,} pairs")
+    return f1
 
 
 def lexical_overlap(first: Sequence[str], second: Sequence[str]) -> float:

@@ -70,15 +70,12 @@ def main() -> None:
 def prepare(args: argparse.Namespace, folder: Folder, tokenizer: "Tokenizer", vocabulary: int) -> "Manifest | None":
     """Makes what is missing of the corpus; None if other processes will complete it."""
     from simcse_jax.data.corpus.making import make
-    from simcse_jax.data.corpus.plan import enter, make_plan
+    from simcse_jax.data.corpus.plan import Preparation, enter, make_plan
     from simcse_jax.data.corpus.shared_folder import leave
     from simcse_jax.data.tokens import Lengths
 
     augment = {name: getattr(args, f"augment_{name}") for name in AUGMENT} | {"name": args.augment}
-    plan = make_plan(
-        args.data,
-        tokenizer,
-        vocabulary,
+    preparation = Preparation(
         args.max_length[0] if len(args.max_length) == 1 else Lengths(*args.max_length),
         columns=columns_of(args.columns),
         positives=args.positives,
@@ -90,6 +87,7 @@ def prepare(args: argparse.Namespace, folder: Folder, tokenizer: "Tokenizer", vo
         keep_text=args.keep_text,
         shard_rows=args.shard_rows,
     )
+    plan = make_plan(args.data, tokenizer, vocabulary, preparation)
     enter(folder, plan)
     try:
         return make(folder, plan, tokenizer)

@@ -1,27 +1,19 @@
-"""simcse-jax search --model M --data FILE: the nearest sentences to each query, by one model or two.
+"""simcse-jax search --model M --data FILE: the nearest sentences to each query, by one model or two."""
 
-simcse-jax search build --embeddings FOLDER --output FOLDER: an index that need not fit into memory.
-"""
-
-import argparse
 import functools
 import json
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
-from simcse_jax.commands.command_line import (
-    MODEL,
-    Parser,
-    add_batch_size,
-    add_dtype,
-    add_pooler,
-    add_truncation,
-    open_reranker,
-    warnings_in_a_line,
-)
+from cyclopts import Parameter
+from cyclopts.validators import Number
+
+from simcse_jax.commands.build_index import build_index
+from simcse_jax.commands.command_line import open_reranker, warnings_in_a_line
+from simcse_jax.commands.verbs import BatchSize, Count, Dtype, ModelName, Pooler, Queries, TruncateDim, verb
 from simcse_jax.errors import UserError
 from simcse_jax.host import streams
 from simcse_jax.host.outputs import check_inputs, output_file, printing
@@ -32,147 +24,188 @@ if TYPE_CHECKING:
     from simcse_jax.index.index import Index, Result
     from simcse_jax.simcse import SimCSE
 
-    Found = tuple[str, tuple[list[Result], ...]]  # a query, and each model's results
-    from simcse_jax.index.embedding_files import EmbeddingFiles
-    from simcse_jax.index.identity import ModelIdentity
+    Answer = tuple[str, tuple[list[Result], ...]]  # a query, and each model's results
 
-REFINE_HELP = "so many times --top-k rows are read and compared exactly (default: 20)"
-RESCORE_HELP = "for vectors in int8 or binary: so many times --top-k are scored again in float32 (default: 4)"
-NPROBES_HELP = "the cells that are looked into (default: 20)"
+SUBCOMMANDS = {"build": build_index}
 
 
-def main() -> None:
-    """Reads all files first, so that a mistake in one is reported before a model is loaded."""
-    if sys.argv[1:2] == ["build"]:
-        build_index(sys.argv[2:])
-        return
-    args, output = _parse()
+@verb
+def search(
+    model: ModelName,
+    data: str | None = None,
+    *,
+    column: str | None = None,
+    index: str | None = None,
+    query: Queries = (),
+    queries: str | None = None,
+    queries_column: str | None = None,
+    pooler: Pooler = None,
+    batch_size: BatchSize = 64,
+    dtype: Dtype = "float32",
+    truncate_dim: TruncateDim = None,
+    top_k: Count = 5,
+    threshold: float | None = None,
+    approximate: bool = False,
+    recall_target: Annotated[float, Parameter(validator=Number(gt=0, lte=1))] = 0.95,
+    backend: Literal["jax", "faiss"] = "jax",
+    storage: Literal["float32", "float16", "bfloat16", "int8", "binary"] = "float32",
+    rescore: Count | None = None,
+    precision: Literal["float32", "int8", "binary"] | None = None,
+    ranges: str | None = None,
+    refine: Count | None = None,
+    nprobes: Count | None = None,
+    rerank: str | None = None,
+    candidates: Count | None = None,
+    compare: str | None = None,
+    compare_pooler: str | None = None,
+    compare_index: str | None = None,
+    output: str | None = None,
+) -> dict[str, Any]:
+    """Finds the nearest sentences to each query, by cosine or as the model says.
+
+    Needs a model, and data or an earlier index. Prints tables; writes the embeddings to the index and the results to
+    the output, if they are given.
+
+    Args:
+      data: What to search in: a .txt, .csv, .tsv, .jsonl or .parquet file, a folder of them, or a pattern.
+      column: Of the data. By default sentence, text, sent0 or anchor, or the only one.
+      index: A folder that keeps the embeddings; it is made, or read and added to; or one of `search build`.
+      query: A query; may be given several times. By default they are typed, one a line.
+      queries: A file of queries.
+      queries_column: Of the queries, if its name is not a usual one.
+      top_k: Sentences for each query.
+      threshold: The smallest score to show. By default any.
+      approximate: Faster, but may miss some; made for TPUs; with FAISS, its cells.
+      recall_target: The share that an approximate search should find, without FAISS.
+      backend: The library that compares.
+      storage: Of the vectors on the devices; float16 and bfloat16 take half the memory and find the same, int8 and
+        binary a quarter and 1/32 and miss few.
+      rescore: For vectors in int8 or binary: so many times top-k are scored again in float32. By default 4.
+      precision: What an index that is made keeps. By default float32.
+      ranges: For an index in int8: a file with them. By default those of the sentences.
+      refine: For an index of `search build`: so many times top-k rows are read and compared exactly. By default 20.
+      nprobes: For an index of `search build`: the cells that are looked into. By default 20.
+      rerank: A folder with a cross-encoder, which sorts what was found anew.
+      candidates: Sentences for each query that the cross-encoder reads. By default 100, or top-k if that is more.
+      compare: A second model, its results next to the first one's.
+      compare_pooler: Of the second model. By default its own.
+      compare_index: Like index, for the second model.
+      output: A JSON file for the results.
+
+    Returns:
+      The models and the results of each query, as the output has them.
+
+    Raises:
+      UserError: for any mistake in the options, the data, the index or a model.
+    """
+    from simcse_jax.data.files import as_inputs
     from simcse_jax.data.sentences import read_sentences
     from simcse_jax.index.folder import is_index
+    from simcse_jax.index.lance import is_lance_index
     from simcse_jax.index.options import check_precision, check_search, check_small
     from simcse_jax.index.results_table import table
+    from simcse_jax.simcse import SimCSE
 
-    numbers = args.top_k, args.threshold, args.recall_target, args.backend
-    check = functools.partial(check_search, *numbers, storage=args.storage)  # more is known once there is an index
-    check_precision(args.precision or "float32", "cosine", args.ranges is not None)
-    check()
-    on_disk = _is_on_disk(args)
-    if args.precision or not (args.index and is_index(local_path(args.index))):  # otherwise an index says what it keeps
-        check_small(args.rescore, args.storage, args.precision or "float32", args.backend, "cosine")
-    sentences = read_sentences(args.data, args.column) if args.data else None
-    queries = args.query or (read_sentences(args.queries, args.queries_column) if args.queries else None)
-
-    judge = None if args.rerank is None else open_reranker(args.rerank, args.batch_size, args.dtype)
-    models = _load_models(args, sentences, check, on_disk)
-    titles = [f"{model.name}, pooler {model.pooler}{' with head' if model.use_head else ''}" for model in models]
-    by = "" if args.compare else f", {titles[0]}"
-    by += f", reranked by {judge.name}" if judge else ""
-    index = models[0].index
-    assert index is not None
-    found: list[Found] = []
-    with printing(output is not None and queries is not None) as say:
-        say(f"{len(index)} sentences{by}\n")
-        try:
-            for batch in [queries] if queries is not None else _typed():
-                answered = list(zip(batch, _search(args, models, judge, batch), strict=True))
-                found += answered
-                for query, results in answered:
-                    say(table(query, titles, results) + "\n")
-        finally:  # also keeps what was found before a wrong query or an interruption
-            if output and (found or sys.exc_info()[0] is None):
-                _write(output, models, judge, found)
-
-
-def _parse() -> tuple[argparse.Namespace, Path | None]:
-    """The options, and the file of `--output`."""
-    parser = Parser(
-        "search",
-        description="Finds the nearest sentences to each query, by cosine or as the model says. Needs a model, and "
-        "--data or an earlier --index. Prints tables; writes the embeddings to --index and the results to "
-        "--output if given. `build --help` is about indexes that need not fit into memory.",
-    )
-    parser.add_argument("--model", required=True, help=MODEL)
-    add_pooler(parser)
-    parser.add_argument(
-        "--data", help="what to search in: a .txt, .csv, .tsv, .jsonl or .parquet file, a folder of them, or a pattern"
-    )
-    parser.add_argument(
-        "--column",
-        only="--data",
-        help="the column of --data (default: sentence, text, sent0 or anchor, or the only one)",
-    )
-    parser.add_argument(
-        "--index", help="a folder that keeps the embeddings; it is made, or read and added to; or one of `build`"
-    )
-    asked = parser.add_mutually_exclusive_group()
-    asked.add_argument(
-        "--query",
-        type=streams.argument,
-        action="append",
-        help="a query; may be given several times (default: typed, one a line)",
-    )
-    asked.add_argument("--queries", help="a file of queries")
-    parser.add_argument(
-        "--queries-column", only="--queries", help="the column of --queries, if its name is not a usual one"
-    )
-    add_batch_size(parser)
-    add_dtype(parser)
-    add_truncation(parser)
-    parser.add_argument("--top-k", type=int, default=5, help="sentences for each query")
-    parser.add_argument("--threshold", type=float, help="the smallest score to show (default: any)")
-    parser.add_argument(
-        "--approximate",
-        action="store_true",
-        help="faster, but may miss some; made for TPUs; with FAISS, its cells",
-    )
-    parser.add_argument(
-        "--recall-target", type=float, help="the share that --approximate should find, without FAISS (default: 0.95)"
-    )
-    parser.add_argument("--backend", default="jax", help="the library that compares: jax or faiss")
-    parser.add_argument(
-        "--storage",
-        default="float32",
-        help="of the vectors on the devices; float16 and bfloat16 take half the memory and find the same, int8 and "
-        "binary a quarter and 1/32 and miss few",
-    )
-    parser.add_argument("--rescore", type=int, help=RESCORE_HELP)
-    parser.add_argument(
-        "--precision", help="what an index that is made keeps: float32, int8 or binary (default: float32)"
-    )
-    parser.add_argument("--ranges", help="for --precision int8: a file with them (default: those of the sentences)")
-    parser.add_argument("--refine", type=int, help=f"for an index of `build`: {REFINE_HELP}")
-    parser.add_argument("--nprobes", type=int, help=f"for an index of `build`: {NPROBES_HELP}")
-    parser.add_argument("--rerank", metavar="FOLDER", help="a cross-encoder, which sorts what was found anew")
-    parser.add_argument(
-        "--candidates",
-        type=int,
-        least=1,
-        only="--rerank",
-        help="sentences for each query that it reads (default: 100, or --top-k if that is more)",
-    )
-    parser.add_argument("--compare", metavar="MODEL", help="a second model, its results next to the first one's")
-    add_pooler(parser, "--compare-pooler", "the pooler of the second model (default: its own)", only="--compare")
-    parser.add_argument("--compare-index", only="--compare", help="like --index, for the second model")
-    parser.add_argument("--output", help="a JSON file for the results")
-    args = parser.parse_args()
-    if not (args.data or args.index):
+    # All files are read first, so that a mistake in one is reported before a model is loaded.
+    if not (data or index):
         raise UserError("nothing to search in; give --data FILE, or --index FOLDER that an earlier call made")
-    if args.candidates is not None and args.candidates < args.top_k:
-        raise UserError(f"--candidates {args.candidates}: must be --top-k, {args.top_k}, or more")
-    if args.recall_target is None:
-        args.recall_target = 0.95
-    elif not args.approximate or args.backend == "faiss":
-        raise UserError("--recall-target: is for --approximate without FAISS; leave it out")
-    from simcse_jax.data.files import as_inputs
-
-    inputs: dict[str, str | None] = {"--model": args.model, "--compare": args.compare, "--rerank": args.rerank}
-    inputs |= as_inputs("--data", args.data) | as_inputs("--queries", args.queries)
-    for option in ("compare_index",) if _is_on_disk(args) else ("index", "compare_index"):
-        _check_index(option, getattr(args, option), option == "index" and not args.data, inputs)
-    if args.index and args.compare_index and os.path.realpath(args.index) == os.path.realpath(args.compare_index):
+    if query and queries:
+        raise UserError("--query: does not go with --queries; leave one of them out")
+    if candidates is not None and candidates < top_k and rerank:
+        raise UserError(f"--candidates {candidates}: must be --top-k, {top_k}, or more")
+    inputs: dict[str, str | None] = {"--model": model, "--compare": compare, "--rerank": rerank}
+    inputs |= as_inputs("--data", data) | as_inputs("--queries", queries)
+    # Sentences are encoded into an index in memory, which can be in no bucket.
+    on_disk = index is not None and is_lance_index(index) and not (data and is_remote(index))
+    if on_disk and (data or compare):
+        raise UserError(f"{'--data' if data else '--compare'}: {index} is an index on disk, which has its sentences")
+    if not on_disk:
+        _check_index("--index", index, not data, inputs)
+    _check_index("--compare-index", compare_index, False, inputs)
+    if index and compare_index and os.path.realpath(index) == os.path.realpath(compare_index):
         raise UserError("--compare-index: the same folder as --index; each model needs its own")
-    inputs |= {"--index": args.index, "--compare-index": args.compare_index, "--ranges": args.ranges}
-    return args, None if args.output is None else output_file(args.output, inputs)
+    inputs |= {"--index": index, "--compare-index": compare_index, "--ranges": ranges}
+    path = None if output is None else output_file(output, inputs)
+    check = functools.partial(check_search, top_k, threshold, recall_target, backend, storage=storage)
+    check_precision(precision or "float32", "cosine", ranges is not None)
+    check()  # more is known once there is an index
+    if precision or not (index and is_index(local_path(index))):  # otherwise an index says what it keeps
+        check_small(rescore, storage, precision or "float32", backend, "cosine")
+    sentences = read_sentences(data, column) if data else None
+    asked = list(query) or (read_sentences(queries, queries_column) if queries else None)
+
+    judge = None if rerank is None else open_reranker(rerank, batch_size, dtype)
+    shared: dict[str, Any] = {"batch_size": batch_size, "dtype": dtype, "truncate_dim": truncate_dim}
+    models = [SimCSE(model, pooler=pooler, **shared)]
+    check(models[0].similarity_fn_name)
+    if on_disk:
+        models[0].open_index(str(index))
+        options: dict[str, Any] = {"refine": refine, "nprobes": nprobes}
+    else:
+        kept = Kept(precision, ranges)
+        sentences = prepare(models[0], sentences, index, kept).sentences
+        options = {"approximate": approximate, "recall_target": recall_target, "backend": backend, "storage": storage}
+        options["rescore"] = rescore
+    if compare:
+        models.append(SimCSE(compare, pooler=compare_pooler, **shared))
+        check(models[1].similarity_fn_name)
+        prepare(models[1], sentences, compare_index, kept)
+    titles = [f"{one.name}, pooler {one.pooler}{' with head' if one.use_head else ''}" for one in models]
+    by = "" if compare else f", {titles[0]}"
+    by += f", reranked by {judge.name}" if judge else ""
+    assert models[0].index is not None
+    answers: list[Answer] = []
+    with printing(path is not None and asked is not None) as say:
+        say(f"{len(models[0].index)} sentences{by}\n")
+        try:
+            for batch in [asked] if asked is not None else _typed():
+                for answer in _answers(models, batch, options, judge, candidates, top_k, threshold):
+                    answers.append(answer)
+                    say(table(answer[0], titles, answer[1]) + "\n")
+        finally:  # also keeps what was found before a wrong query or an interruption
+            content = _content(models, judge, answers)
+            if path and (answers or sys.exc_info()[0] is None):
+                _write(path, content)
+    return content
+
+
+def _answers(
+    models: "Sequence[SimCSE]",
+    queries: list[str],
+    options: Mapping[str, Any],
+    judge: "CrossEncoder | None",
+    num_candidates: int | None,
+    top_k: int,
+    threshold: float | None,
+) -> "list[Answer]":
+    """Each query with the results of each model."""
+    with warnings_in_a_line():
+        if judge is None:
+            results = [model.search(queries, top_k, threshold, **options) for model in models]
+        else:
+            from simcse_jax.index.reranking import CANDIDATES, reranked
+
+            count = num_candidates or max(CANDIDATES, top_k)
+            results = [
+                reranked(judge.score_of_each, queries, model.search(queries, count, **options), top_k, threshold)
+                for model in models
+            ]
+        return list(zip(queries, zip(*results, strict=True), strict=True))
+
+
+def _content(models: "Sequence[SimCSE]", judge: "CrossEncoder | None", answers: "Sequence[Answer]") -> dict[str, Any]:
+    described = [{"name": model.name, "pooler": model.pooler, "head": model.use_head} for model in models]
+    queries = [
+        {"query": query, "results": [[result._asdict() for result in of_model] for of_model in results]}
+        for query, results in answers
+    ]
+    return {"models": described} | ({"reranked_by": judge.name} if judge else {}) | {"queries": queries}
+
+
+def _write(output: Path, content: Mapping[str, Any]) -> None:
+    from simcse_jax.host.storage import write_atomically
+
+    write_atomically(output, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
 
 
 def _check_index(option: str, name: str | None, needed: bool, inputs: dict[str, str | None]) -> None:
@@ -183,75 +216,11 @@ def _check_index(option: str, name: str | None, needed: bool, inputs: dict[str, 
 
     folder = local_folder(name)
     saved = [path for pattern in PATTERNS for path in folder.glob(pattern)]
-    check_inputs(saved, inputs, f"--{option.replace('_', '-')} {name}")
+    check_inputs(saved, inputs, f"{option} {name}")
     if needed and not is_index(folder):
         raise UserError(f"--index {name}: no index there; give --data to make one")
     if not is_writable_index(folder):
-        raise UserError(f"--{option.replace('_', '-')} {name}: exists and is not an index; choose another folder")
-
-
-def _is_on_disk(args: argparse.Namespace) -> bool:
-    """Whether the index is one of `build`, which goes without some options; others go without its own."""
-    from simcse_jax.index.lance import check_options, is_lance_index
-
-    # Sentences are encoded into an index in memory, which can be in no bucket.
-    on_disk = args.index is not None and is_lance_index(args.index) and not (args.data and is_remote(args.index))
-    in_memory = {"data": bool(args.data), "compare": bool(args.compare), "approximate": args.approximate}
-    in_memory |= {"backend": args.backend != "jax", "storage": args.storage != "float32"}
-    in_memory |= {"rescore": args.rescore is not None, "precision": args.precision is not None}
-    check_options(on_disk, args.refine, args.nprobes, **in_memory)
-    return on_disk
-
-
-def _load_models(
-    args: argparse.Namespace, sentences: list[str] | None, check: Callable[[str], None], on_disk: bool
-) -> "list[SimCSE]":
-    """The model, and the one to compare it with if there is one, each with an index of the same sentences."""
-    from simcse_jax.simcse import SimCSE
-
-    shared = {"batch_size": args.batch_size, "dtype": args.dtype, "truncate_dim": args.truncate_dim}
-    models = [SimCSE(args.model, pooler=args.pooler, **shared)]
-    check(models[0].similarity_fn_name)
-    if on_disk:
-        models[0].open_index(args.index)
-        return models
-    kept = Kept(args.precision, args.ranges)
-    index = prepare(models[0], sentences, args.index, kept)
-    if args.compare:
-        models.append(SimCSE(args.compare, pooler=args.compare_pooler, **shared))
-        check(models[1].similarity_fn_name)
-        prepare(models[1], index.sentences, args.compare_index, kept)
-    return models
-
-
-def _search(
-    args: argparse.Namespace, models: "list[SimCSE]", judge: "CrossEncoder | None", queries: list[str]
-) -> "Iterable[tuple[list[Result], ...]]":
-    """The results of each model, for each query."""
-    options = {"approximate": args.approximate, "recall_target": args.recall_target, "backend": args.backend}
-    options |= {"storage": args.storage, "rescore": args.rescore, "refine": args.refine, "nprobes": args.nprobes}
-    with warnings_in_a_line():
-        if judge is None:
-            found = [model.search(queries, args.top_k, args.threshold, **options) for model in models]
-        else:
-            from simcse_jax.index.reranking import CANDIDATES, reranked
-
-            count = args.candidates or max(CANDIDATES, args.top_k)
-            every = [model.search(queries, count, **options) for model in models]
-            found = [reranked(judge.score_of_each, queries, each, args.top_k, args.threshold) for each in every]
-        return zip(*found, strict=True)
-
-
-def _write(output: Path, models: "list[SimCSE]", judge: "CrossEncoder | None", found: "list[Found]") -> None:
-    from simcse_jax.host.storage import write_atomically
-
-    described = [{"name": model.name, "pooler": model.pooler, "head": model.use_head} for model in models]
-    queries = [
-        {"query": query, "results": [[result._asdict() for result in each] for each in results]}
-        for query, results in found
-    ]
-    content = {"models": described} | ({"reranked_by": judge.name} if judge else {}) | {"queries": queries}
-    write_atomically(output, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
+        raise UserError(f"{option} {name}: exists and is not an index; choose another folder")
 
 
 class Kept(NamedTuple):
@@ -340,66 +309,3 @@ def _in_memory(model: "SimCSE") -> "Index":
 def _typed() -> Iterator[list[str]]:
     """Queries from standard input, a line each; after its end the results are written."""
     return ([line] for line in streams.read_typed_lines("query: ") if line.strip())
-
-
-def build_index(arguments: Sequence[str]) -> None:
-    """Looks at all files first; a model is loaded only where the embeddings do not name theirs."""
-    parser = Parser(
-        "search build",
-        description="Makes an index of embeddings, on a disk or in a bucket, or adds them to one. Needs the files that "
-        "encode writes, and LanceDB. Writes the index to --output; the next search opens it with --index.",
-    )
-    parser.add_argument("--embeddings", required=True, help="a folder of .parquet or .npy files, or one; gs:// too")
-    parser.add_argument("--output", required=True, help="the folder of the index; one that is there is added to")
-    parser.add_argument("--backend", choices=("lance",), default="lance", help="the library that keeps the index")
-    parser.add_argument("--model", help=f"what made the embeddings, if the files do not say so: {MODEL}")
-    add_pooler(parser, help="the pooler that made them, with --model (default: the model's own)", only="--model")
-    parser.add_argument(
-        "--precision",
-        choices=("float32", "int8", "binary"),
-        help="what the index keeps of an embedding: 4 bytes an element; int8, a byte and a bit; or binary, a bit "
-        "(default: float32, or what it keeps already)",
-    )
-    parser.add_argument("--ranges", help="for --precision int8: a file with them (default: those of the embeddings)")
-    parser.add_argument(
-        "--codes",
-        choices=("product", "int8", "binary"),
-        help="LanceDB's codes of vectors in float32, by which rows are found: a byte for four elements; int8, a byte "
-        "an element; or binary, a bit (default: product, or what it has already)",
-    )
-    add_dtype(parser, only="--model")
-    add_truncation(parser, only="--model")
-    args = parser.parse_args(list(arguments))
-    from simcse_jax.index.embedding_files import EmbeddingFiles
-    from simcse_jax.index.lance import Wanted
-    from simcse_jax.index.lance_build import build, check_folder
-    from simcse_jax.vectors.quantization import read_ranges
-
-    folder = check_folder(args.output, args.embeddings)
-    files = EmbeddingFiles(args.embeddings)
-    ranges = None if args.ranges is None else read_ranges(args.ranges, files.dimension)
-    made_by = _maker(files, args)
-    with warnings_in_a_line():
-        about, added = build(folder, files, made_by, Wanted(args.precision, ranges, args.codes))
-    if not added:
-        print(f"{args.output}: has these {files.count:,} rows already; {about.rows:,} in all, of {made_by.name}")
-        return
-    numbers = f"{about.last - files.count + 1:,} to {about.last:,}"
-    print(f"{args.output}: {files.count:,} rows added, numbered {numbers}; {about.rows:,} in all, of {made_by.name}")
-
-
-def _maker(files: "EmbeddingFiles", args: argparse.Namespace) -> "ModelIdentity":
-    """The model that made the embeddings, as they say or as the user says."""
-    from simcse_jax.index.identity import check_maker
-
-    said = files.maker
-    if args.model is None:
-        if said is None:
-            raise UserError(f"{files.name}: does not say which model made the embeddings; give --model")
-        return said
-    from simcse_jax.simcse import SimCSE
-
-    given = SimCSE(args.model, pooler=args.pooler, dtype=args.dtype, truncate_dim=args.truncate_dim).identity()
-    if said is not None:
-        check_maker(files.parts[0].path, said, given)
-    return given

@@ -1,21 +1,26 @@
 """simcse-jax serve --model M [--index I]: embeddings and search over HTTP, as in OpenAI's API."""
 
-import argparse
 import gc
 import os
 import sys
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
-from simcse_jax.commands.command_line import (
-    MODEL,
-    Parser,
-    add_batch_size,
-    add_dtype,
-    add_pooler,
-    add_truncation,
-    open_reranker,
+from cyclopts import Parameter
+from cyclopts.validators import Number
+
+from simcse_jax.commands.command_line import open_reranker
+from simcse_jax.commands.verbs import (
+    WITH_NO,
+    BatchSize,
+    Count,
+    Dtype,
+    ModelName,
+    Names,
+    Pooler,
+    TruncateDim,
+    verb,
 )
 from simcse_jax.errors import UserError, require
 from simcse_jax.host.ports import LOCAL, bind, is_local
@@ -24,6 +29,7 @@ from simcse_jax.host.storage import is_remote, local_path
 if TYPE_CHECKING:
     import numpy as np
 
+    from simcse_jax.encoding.cross_encoder import CrossEncoder
     from simcse_jax.index.index import Result
     from simcse_jax.serving.prometheus import Metrics
     from simcse_jax.serving.service import Limits, Service
@@ -33,104 +39,93 @@ KEY = "SIMCSE_JAX_API_KEY"
 MIB = 2**20
 
 
-def main() -> None:
-    """Takes the port and checks all options first, so that a mistake is reported before a model is loaded."""
+@verb
+def serve(
+    model: ModelName,
+    index: str | None = None,
+    *,
+    rerank: str | None = None,
+    name: str | None = None,
+    pooler: Pooler = None,
+    dtype: Dtype = "float32",
+    truncate_dim: TruncateDim = None,
+    normalize: Annotated[bool | None, WITH_NO] = None,
+    truncate: bool = False,
+    host: str = LOCAL,
+    port: int = 8000,
+    allow_host: Names = (),
+    no_key: bool = False,
+    batch_size: BatchSize = 64,
+    timeout: Annotated[float, Parameter(validator=Number(gte=0.01, lte=3600))] = 30.0,
+    max_body: Annotated[float, Parameter(validator=Number(gte=0.001, lte=1024))] = 16.0,
+    max_inputs: Count = 2048,
+    max_queue: Count = 8192,
+    max_requests: Count = 1024,
+) -> None:
+    """Serves a model over HTTP until SIGTERM, which ends it after the requests in progress, or Ctrl-C.
+
+    It has /v1/embeddings and /v1/models as in OpenAI's API, /v1/search in an index, /v1/rerank with a cross-encoder,
+    /health, /ready, /metrics for Prometheus, and /docs. Requests that arrive together share batches. Needs a model.
+    Prints its address. With SIMCSE_JAX_API_KEY in the environment, clients need that key.
+
+    Args:
+      index: What /v1/search searches: a folder of `search --index` or of `search build`.
+      rerank: A cross-encoder's folder, which /v1/rerank sorts documents with.
+      name: The name that clients give. By default the model's, without its folder.
+      normalize: Scale embeddings to length 1. By default as the model says.
+      truncate: Cut texts that are too long, in place of refusing them.
+      host: The address to serve at; by default this machine alone can reach it.
+      port: 0 takes any free one.
+      allow_host: Further names of this machine, where no key is asked for. By default the local ones, and the host.
+      no_key: Serve others without SIMCSE_JAX_API_KEY.
+      timeout: Seconds that a request may take.
+      max_body: MiB of a request.
+      max_inputs: Texts in a request.
+      max_queue: Texts that wait; above it, requests get 429.
+      max_requests: Requests at a time; above it, they get 429.
+
+    Raises:
+      UserError: for any mistake in the options or the model; most before the model is loaded.
+    """
     started = time.monotonic()
-    args = parse()
+    if max_inputs > max_queue:
+        raise UserError(f"--max-inputs {max_inputs}: more than --max-queue {max_queue}; none such could ever wait")
+    if name is not None and not name.strip():
+        raise UserError("--name: is empty; leave it out, or name the model")
     require("serve", "fastapi", "uvicorn", "prometheus_client", "orjson")
-    from simcse_jax.serving.server import address_of, serve
+    from simcse_jax.serving import demo_guard, server
     from simcse_jax.serving.service import Limits
 
-    limits = Limits(
-        inputs=args.max_inputs,
-        waiting=args.max_queue,
-        requests=args.max_requests,
-        body=int(args.max_body * MIB),
-        seconds=args.timeout,
-        cut=args.truncate,
-    )
     key = read_key()
-    local = is_local(args.host)
+    local = is_local(host)
     if not local and key is None:
-        if not args.no_key:
-            raise UserError(
-                f"--host {args.host}: others can reach it; set {KEY} in the environment, or give --no-key to let "
-                "everybody in"
-            )
-        print(f"warning: whoever can reach {args.host} can use the model; {KEY} sets a key", file=sys.stderr)
-    if args.index is not None and not is_remote(args.index) and not local_path(args.index).is_dir():
-        raise UserError(f"--index {args.index}: no such folder")
-    with bind(args.host, args.port) as bound:
+        if not no_key:
+            let_in = f"set {KEY} in the environment, or give --no-key to let everybody in"
+            raise UserError(f"--host {host}: others can reach it; {let_in}")
+        print(f"warning: whoever can reach {host} can use the model; {KEY} sets a key", file=sys.stderr)
+    if index is not None and not is_remote(index) and not local_path(index).is_dir():
+        raise UserError(f"--index {index}: no such folder")
+    with bind(host, port) as bound:
         from simcse_jax.serving.app import App
-        from simcse_jax.serving.demo_guard import Names
         from simcse_jax.serving.guard import Guard
         from simcse_jax.serving.prometheus import Metrics
+        from simcse_jax.simcse import SimCSE
 
+        limits = Limits(max_inputs, max_queue, max_requests, int(max_body * MIB), timeout, cut=truncate)
         metrics = Metrics()
-        service = service_of(args, limits, metrics)
+        encoder = SimCSE(model, pooler=pooler, batch_size=batch_size, dtype=dtype, truncate_dim=truncate_dim)
+        search = None if index is None else search_of(encoder, index)
+        reranker = None if rerank is None else open_reranker(rerank, batch_size, dtype)
+        service = service_of(encoder, name, normalize, search, reranker, limits, metrics)
         app = App(service, metrics, lambda: print(f"ready after {time.monotonic() - started:.1f} s", flush=True))
-        names = Names(args.host, args.allow_host) if key is None else None
+        names = demo_guard.HostNames(host, allow_host) if key is None else None
         guarded = Guard(app.asgi, limits, metrics, app.paths, key, names)
         where = "this machine alone" if local else "all who can reach this machine"
         asked = f"the key of {KEY}" if key else "no key"
-        said = f"{service.name}: {address_of(bound)}/v1 ({where}, {asked}); {address_of(bound)}/docs; Ctrl-C ends it"
+        url = server.address_of(bound)
+        said = f"{service.name}: {url}/v1 ({where}, {asked}); {url}/docs; Ctrl-C ends it"
         gc.freeze()  # libraries and the model stay: looking through them for garbage took a tenth of the server's time
-        serve(guarded, bound, limits.seconds, said, lambda: app.failure)
-
-
-def parse() -> argparse.Namespace:
-    """The options.
-
-    Raises:
-      UserError: naming the one that is out of its range.
-    """
-    parser = Parser(
-        "serve",
-        description="Serves a model over HTTP: /v1/embeddings and /v1/models as in OpenAI's API, /v1/search in an "
-        "index, /v1/rerank with a cross-encoder, /health, /ready, /metrics for Prometheus, and /docs. Requests that "
-        f"arrive together share batches. Needs a model. Prints its address. With {KEY} in the environment, clients "
-        "need that key. SIGTERM ends it after the requests in progress.",
-    )
-    parser.add_argument("--model", required=True, help=MODEL)
-    parser.add_argument("--index", help="what /v1/search searches: a folder of `search --index` or of `search build`")
-    parser.add_argument("--rerank", metavar="FOLDER", help="a cross-encoder, which /v1/rerank sorts documents with")
-    parser.add_argument("--name", help="the name that clients give (default: the model's, without its folder)")
-    add_pooler(parser)
-    add_dtype(parser)
-    add_truncation(parser)
-    parser.add_argument(
-        "--normalize",
-        action=argparse.BooleanOptionalAction,
-        help="scale embeddings to length 1 (default: as the model says)",
-    )
-    parser.add_argument("--truncate", action="store_true", help="cut texts that are too long; otherwise: refuse them")
-    parser.add_argument("--host", default=LOCAL, help=f"the address to serve at (default: {LOCAL}, this machine alone)")
-    parser.add_argument("--port", type=int, default=8000, help="0 takes any free one (default: %(default)s)")
-    parser.add_argument(
-        "--allow-host",
-        nargs="+",
-        default=[],
-        metavar="NAME",
-        help="further names of this machine, where no key is asked for (default: the local ones, and --host)",
-    )
-    parser.add_argument("--no-key", action="store_true", help=f"serve others without {KEY}")
-    add_batch_size(parser, "texts")
-    for name, default, least, most, what in (
-        ("--timeout", 30.0, 0.01, 3600, "seconds that a request may take"),
-        ("--max-body", 16.0, 0.001, 1024, "MiB of a request"),
-        ("--max-inputs", 2048, 1, 2**31 - 1, "texts in a request"),
-        ("--max-queue", 8192, 1, 2**31 - 1, "texts that wait; above it, requests get 429"),
-        ("--max-requests", 1024, 1, 2**31 - 1, "requests at a time; above it, they get 429"),
-    ):
-        parser.add_argument(name, type=type(default), default=default, least=least, most=most, help=what)
-    args = parser.parse_args()
-    if args.max_inputs > args.max_queue:
-        raise UserError(
-            f"--max-inputs {args.max_inputs}: more than --max-queue {args.max_queue}; none such could ever wait"
-        )
-    if args.name is not None and not args.name.strip():
-        raise UserError("--name: is empty; leave it out, or name the model")
-    return args
+        server.serve(guarded, bound, limits.seconds, said, lambda: app.failure)
 
 
 def read_key() -> str | None:
@@ -145,42 +140,37 @@ def read_key() -> str | None:
     return key
 
 
-def service_of(args: argparse.Namespace, limits: "Limits", metrics: "Metrics") -> "Service":
-    """The model with its index, loaded.
+def service_of(
+    model: "SimCSE",
+    name: str | None,
+    normalize: bool | None,
+    search: "Callable[[np.ndarray, int], list[list[Result]]] | None",
+    reranker: "CrossEncoder | None",
+    limits: "Limits",
+    metrics: "Metrics",
+) -> "Service":
+    """What answers the requests: an encoder for each of the model's prompts, the index, and the cross-encoder.
 
     Raises:
-      UserError: for anything that is wrong with one of them.
+      UserError: when the index has scores that `normalize` would change.
     """
     from simcse_jax.huggingface.public_names import public_value
     from simcse_jax.serving.service import Service
-    from simcse_jax.simcse import SimCSE
 
-    model = SimCSE(
-        args.model,
-        pooler=args.pooler,
-        batch_size=args.batch_size,
-        dtype=args.dtype,
-        truncate_dim=args.truncate_dim,
-    )
-    search = None if args.index is None else search_of(model, args.index)
-    reranker = None
-    if args.rerank is not None:
-        judge = open_reranker(args.rerank, args.batch_size, args.dtype)
-        reranker = public_value("model.init_from", judge.name), judge.batch_encoder()
-    if args.normalize is not None and model.index is not None and model.index.similarity != "cosine":
+    if normalize is not None and model.index is not None and model.index.similarity != "cosine":
         raise UserError(
-            f"--{'' if args.normalize else 'no-'}normalize: changes the scores of an index that is compared by "
+            f"--{'' if normalize else 'no-'}normalize: changes the scores of an index that is compared by "
             f"{model.index.similarity}; leave it out"
         )
+    judge = None if reranker is None else (public_value("model.init_from", reranker.name), reranker.batch_encoder())
     prompts: list[str | None] = [None, *model.prompts]
-    encoders = {name: model.batch_encoder(prompt_name=name, normalize_to_unit=args.normalize) for name in prompts}
     return Service(
-        args.name or public_value("model.init_from", model.name),
-        encoders,
+        name or public_value("model.init_from", model.name),
+        {prompt: model.batch_encoder(prompt_name=prompt, normalize_to_unit=normalize) for prompt in prompts},
         limits,
         search=search,
         query_prompt="query" if "query" in model.prompts else None,
-        reranker=reranker,
+        reranker=judge,
         observe=metrics.count_batch,
     )
 

@@ -157,6 +157,18 @@ def split_option(argv: Sequence[str], *names: str) -> tuple[list[str], list[str]
     return found, rest
 
 
+def split_fields(argv: Sequence[str]) -> tuple[list[str], list[str]]:
+    """The values of `--config.FIELD=VALUE`, as FIELD=VALUE, and the other arguments."""
+    fields, rest, remaining = [], [], iter(map(_in_full, argv))
+    for arg in remaining:
+        name, equals, value = arg.partition("=")
+        if name.startswith("--config."):
+            fields.append(f"{name.removeprefix('--config.')}={value if equals else next(remaining, '')}")
+        else:
+            rest.append(arg)
+    return fields, rest
+
+
 def find_config(path: str) -> tuple[str, str]:
     """Where the file of `FILE[:VARIANT]` is, a local one or a recipe of the package, and `:VARIANT`.
 

@@ -342,7 +342,7 @@ def holds_numbers(values: Sequence[str]) -> bool:
 
 
 def perhaps_scores(name: str, values: Sequence[str], pair: Sequence[str]) -> str:
-    """What a column of numbers next to the columns of a pair may be, and what to set."""
+    """A message about a column of numbers next to a pair's: what it may be, and what to set."""
     first = "write them without % and " * any(value.endswith("%") for value in values)
     anchor, positive = map(quote, pair)
     return (
@@ -364,7 +364,7 @@ def numbers_of(chosen: Chosen, rows: Iterable[Row], names: Sequence[str]) -> dic
 
 
 def _other_than_sentences(values: Sequence[str], alone: bool) -> str:
-    """What a column holds instead of sentences; "" if sentences. A table's only column is refused only for numbers."""
+    """The kind of a column without sentences; "" for sentences. A table's only column is refused for numbers alone."""
     for kind, is_one in NOT_SENTENCES.items():
         if all(map(is_one, values)) and not (alone and kind != "numbers"):
             return f"{kind}, e.g. {one_line(values[0])}"

@@ -84,11 +84,11 @@ class AnyBatches(abc.ABC):
         return False
 
     def listing(self, programs: Programs) -> list[str]:
-        """What the user is told about batches that differ in their shape."""
+        """Lines for the user about batches that differ in their shape."""
         return []
 
     def repeated(self) -> list[str]:
-        """What the user is told about equal texts in batches that should have none."""
+        """Lines for the user about equal texts in batches that should have none."""
         return []
 
 
@@ -180,5 +180,5 @@ class MixedCorpus(AnyCorpus):
 
     @property
     def shape(self) -> tuple[object, ...]:
-        """What batches must share to be computed by one program."""
+        """The shape of batches; those of one shape share a program."""
         return self.num_columns, self.lengths, *self._stored[1:]

@@ -207,7 +207,7 @@ def files_of(name: str) -> list[str]:
 
 
 def as_inputs(option: str, name: str | None) -> dict[str, str]:
-    """What an option reads, for the checks of outputs (`host.outputs.Inputs`): the name itself and all its files."""
+    """The inputs of an option, for the checks of outputs (`host.outputs.Inputs`): the name itself and all its files."""
     if name is None:
         return {}
     try:

@@ -6,6 +6,7 @@ Tab-separated files come in two kinds. In SentEval's and GLUE's, a quotation mar
 """
 
 import csv
+import dataclasses
 import functools
 import itertools
 import re
@@ -141,11 +142,9 @@ def _is_quoted(first: str, lines: Iterator[str], separator: str, *, has_header: 
       likely: the answer without a sign, and for lines that neither reading fits (reading reports them). A header whose
         names are all quoted makes it True.
     """
-    needed = has_sign = is_long = is_some = has_special = False
-    all_text = only_special = True  # what is enclosed so far
-    width = 0
+    evidence, width = _Evidence(), 0
     for record in _whole_records(itertools.chain([first], lines), separator):
-        if record and '"' not in record and not (all_text or only_special) and record.count(separator) == width - 1:
+        if record and '"' not in record and evidence.ignores_unquoted and record.count(separator) == width - 1:
             continue  # most lines of a large file
         fields = None if record is None else _fields(record, separator)
         if record is None or fields is None:
@@ -153,25 +152,56 @@ def _is_quoted(first: str, lines: Iterator[str], separator: str, *, has_header: 
         texts = [text for text, _ in fields]
         if not any(texts):
             continue
-        if not width:
-            width = len(fields)
-            if has_header:
-                likely = likely or all(enclosed for _, enclosed in fields)
-                continue
+        if not width and has_header:
+            width, likely = len(fields), likely or all(enclosed for _, enclosed in fields)
+            continue
+        width = width or len(fields)
         if not _fits(texts, width):
             return likely
         if '"' in record:
-            needed = needed or not all(_fits(line.split(separator), width) for line in record.split("\n"))
-            is_long = is_long or "\n" in record
-            has_sign = has_sign or any(enclosed and (not text or '""' in text) for text, enclosed in fields)
+            evidence.add_lines(record.split("\n"), separator, width)
+        evidence.add_fields(fields)
+    return evidence.proves or (likely and not evidence.is_long)
+
+
+@dataclasses.dataclass
+class _Evidence:
+    """The evidence of records for quoting."""
+
+    needed: bool = False  # a line of a record has another width by itself
+    is_long: bool = False  # a record has several lines
+    has_sign: bool = False  # a doubled mark, or an empty quoted field
+    all_text: bool = True  # all text is quoted, and numbers may be
+    only_special: bool = True  # exactly the texts with a comma or a carriage return are quoted
+    is_some: bool = False  # a field is quoted
+    has_special: bool = False  # such a text is quoted
+
+    @property
+    def ignores_unquoted(self) -> bool:
+        """Whether records without a mark change nothing any more."""
+        return not (self.all_text or self.only_special)
+
+    @property
+    def proves(self) -> bool:
+        """Whether the fields must be quoted."""
+        pattern = (self.all_text and self.is_some) or (self.only_special and self.has_special)
+        return self.needed or self.has_sign or pattern
+
+    def add_lines(self, lines: list[str], separator: str, width: int) -> None:
+        """Adds the lines of a record with a mark."""
+        self.needed = self.needed or not all(_fits(line.split(separator), width) for line in lines)
+        self.is_long = self.is_long or len(lines) > 1
+
+    def add_fields(self, fields: list[tuple[str, bool]]) -> None:
+        """Adds the fields of a record, and whether each is quoted."""
         for text, enclosed in fields:
             special = "," in text or "\r" in text
-            all_text = all_text and (enclosed or not text or is_number(text))
-            only_special = only_special and (enclosed == special or "\n" in text)
-            is_some = is_some or enclosed
-            has_special = has_special or (enclosed and special and "\n" not in text)
-    sign = has_sign or (all_text and is_some) or (only_special and has_special)
-    return needed or sign or (likely and not is_long)
+            self.all_text = self.all_text and (enclosed or not text or is_number(text))
+            self.only_special = self.only_special and (enclosed == special or "\n" in text)
+            if enclosed:
+                self.is_some = True
+                self.has_sign = self.has_sign or not text or '""' in text
+                self.has_special = self.has_special or (special and "\n" not in text)
 
 
 def _whole_records(lines: Iterator[str], separator: str) -> Iterator[str | None]:

@@ -22,7 +22,7 @@ def same_kind(columns: int, other_columns: int) -> bool:
 
 
 def described(widths: np.ndarray) -> str:
-    """What rows with these numbers of sentences (N,) are."""
+    """A description of rows with these numbers of sentences (N,)."""
     fewest, most = int(widths.min(initial=widths.max(initial=0))), int(widths.max(initial=0))
     same = kind_of(most) if most else "rows"
     return f"{len(widths):,} " + (same if fewest == most else f"rows of {fewest} to {most} sentences")

@@ -20,7 +20,7 @@ R = TypeVar("R")
 
 
 class EncodeOptions(TypedDict, total=False):
-    """Those of `SimCSE.encode` that other methods share with it; None is the model's own value."""
+    """The options of `SimCSE.encode` that other methods share; None is the model's own value."""
 
     batch_size: int | None
     normalize_to_unit: bool | None
@@ -85,7 +85,7 @@ PAIR = ("queries", "keys", "embeddings1", "embeddings2")  # elsewhere, of a meth
 
 
 def advice(name: str, parameters: Sequence[str]) -> str:
-    """What to do about the argument `name` of a method that has the parameters, but not this one."""
+    """Advice about an unknown argument `name` of a method with these parameters."""
     ours = OURS.get(name, name)
     if ours in parameters:
         return f"use {ours}="

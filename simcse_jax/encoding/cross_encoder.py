@@ -14,7 +14,7 @@ from simcse_jax.data.rows import is_text
 from simcse_jax.data.sentences import check_sentences
 from simcse_jax.encoding.arguments import check_options, check_path, is_whole, names_ours, resolve_prompt
 from simcse_jax.encoding.batch_encoder import BatchEncoder
-from simcse_jax.encoding.embedder import Embedder, Weights, warn_of_cut
+from simcse_jax.encoding.embedder import Embedder, LazyWeights, warn_of_cut
 from simcse_jax.errors import UserError, broken
 from simcse_jax.host.progress import Progress
 from simcse_jax.host.storage import sha256
@@ -59,7 +59,7 @@ class CrossEncoder:
         self.num_labels = model.config.sentence_size
         assert model.pooler is not None  # a cross-encoder has its own
         tokenizer = Tokenizer(model.folder, model.config, typed=reads_types(model))
-        self._weights = Weights(model, tokenizer, ChosenPooler(model.pooler, use_head=False), dtype)
+        self._weights = LazyWeights(model, tokenizer, ChosenPooler(model.pooler, use_head=False), dtype)
 
     @staticmethod
     def is_named(name: str) -> bool:

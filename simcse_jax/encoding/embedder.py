@@ -68,7 +68,7 @@ class Embedder:
 
     @property
     def arrays(self) -> Arrays:
-        """What the program of `make_embed` reads."""
+        """The arrays that the program of `make_embed` reads."""
         return {**parameters.sentence_encoder(self.params), **self.copies}
 
     @property
@@ -177,7 +177,7 @@ def on_local_devices(model: Pretrained, tokenizer: Tokenizer, chosen: ChosenPool
     )
 
 
-class Weights:
+class LazyWeights:
     """A model's weights, which move to the devices when they are first used.
 
     JAX starts no thread before, so a process that has only loaded a model may be forked.

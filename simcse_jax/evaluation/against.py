@@ -25,7 +25,7 @@ INTERVAL = (2.5, 97.5)  # percent
 Statistic = Callable[[np.ndarray], float]  # the score of a task's rows
 
 
-class Task(NamedTuple):
+class ResampledTask(NamedTuple):
     """One task: the group of each row, and the score of some rows before and after."""
 
     groups: Int[np.ndarray, " P"]
@@ -88,7 +88,7 @@ def rows_of(groups: Int[np.ndarray, " P"]) -> list[np.ndarray]:
     return np.split(order, np.flatnonzero(np.diff(groups[order])) + 1)
 
 
-def _of_similarity(evaluator: sts.Similarity, before: Embed, after: Embed) -> list[Task]:
+def _of_similarity(evaluator: sts.Similarity, before: Embed, after: Embed) -> list[ResampledTask]:
     def cosines_of(embed: Embed, tasks: dict[str, sts.Pairs]) -> dict[str, Float64[np.ndarray, " P"]]:
         sides = encode_once(embed, [side for pairs in tasks.values() for side in (pairs.first, pairs.second)])
         return {name: sts.cosine(*sides[2 * place : 2 * place + 2]) for place, name in enumerate(tasks)}
@@ -98,12 +98,14 @@ def _of_similarity(evaluator: sts.Similarity, before: Embed, after: Embed) -> li
 
     by_model = [by_task(cosines_of, embed, evaluator.tasks) for embed in (before, after)]
     return [
-        Task(connected((pairs.first, pairs.second)), *(statistic(cosines[name], pairs.gold) for cosines in by_model))
+        ResampledTask(
+            connected((pairs.first, pairs.second)), *(statistic(cosines[name], pairs.gold) for cosines in by_model)
+        )
         for name, pairs in evaluator.tasks.items()
     ]
 
 
-def _of_retrieval(evaluator: Retrieval, before: Embed, after: Embed) -> list[Task]:
+def _of_retrieval(evaluator: Retrieval, before: Embed, after: Embed) -> list[ResampledTask]:
     measure = evaluator.measures[0]
 
     def statistic(embed: Embed, collection: Any) -> Statistic:
@@ -112,7 +114,7 @@ def _of_retrieval(evaluator: Retrieval, before: Embed, after: Embed) -> list[Tas
         return lambda rows: float(values[rows].mean())
 
     return [
-        Task(_groups(collection), statistic(before, collection), statistic(after, collection))
+        ResampledTask(_groups(collection), statistic(before, collection), statistic(after, collection))
         for collection in evaluator.tasks.values()
     ]
 

@@ -65,7 +65,7 @@ SETTINGS = {
 }
 
 
-class Split(NamedTuple):
+class RowSplit(NamedTuple):
     """The rows that a classifier is trained on, in the order that its permutations permute, and those held out."""
 
     train: Int[np.ndarray, " n"]
@@ -80,17 +80,17 @@ class Fitted(NamedTuple):
     accuracy: Float[np.ndarray, " C"]  # of the held-out rows, from 0 to 1
 
 
-def masked_split(train: Bool[np.ndarray, " N"], held_out: Bool[np.ndarray, " N"]) -> Split:
+def masked_split(train: Bool[np.ndarray, " N"], held_out: Bool[np.ndarray, " N"]) -> RowSplit:
     """A split with held-out rows of its own: masks (N,)."""
-    return Split(np.flatnonzero(train), np.flatnonzero(held_out))
+    return RowSplit(np.flatnonzero(train), np.flatnonzero(held_out))
 
 
-def random_split(train: Bool[np.ndarray, " N"]) -> Split:
+def random_split(train: Bool[np.ndarray, " N"]) -> RowSplit:
     """A split that holds out a twentieth of the training rows, at random: a mask (N,) with `FEWEST` rows or more."""
     rows = np.flatnonzero(train)
     rows = rows[np.random.RandomState(SEED).permutation(len(rows))]
     cut = int(HELD_OUT * len(rows))
-    return Split(rows[cut:], rows[:cut], drawn=len(rows))
+    return RowSplit(rows[cut:], rows[:cut], drawn=len(rows))
 
 
 class Classifier:
@@ -101,7 +101,7 @@ class Classifier:
         inputs: Float[np.ndarray, "N D"],
         labels: Int[np.ndarray, " N"],
         classes: int,
-        splits: Sequence[Split],
+        splits: Sequence[RowSplit],
         settings: ClassifierTraining = SETTINGS["pytorch"],
     ):
         """Takes the rows of a task.
@@ -118,7 +118,7 @@ class Classifier:
         self._rooms = [-(-max(map(len, rows)) // batch) * batch for rows in list(zip(*splits, strict=True))[:2]]
         self._orders: dict[tuple[int, int], jax.Array] = {}
 
-    def fit(self, split: Split, penalties: Sequence[float]) -> Fitted:
+    def fit(self, split: RowSplit, penalties: Sequence[float]) -> Fitted:
         """Trains a classifier for each penalty λ."""
         train, held_out = (
             jnp.asarray(np.pad(rows, (0, room - len(rows))), jnp.int32)
@@ -132,7 +132,7 @@ class Classifier:
             raise UserError("the classifier of the embeddings diverges; their values are too large")
         return Fitted(np.asarray(logits.argmax(-1)).T, np.asarray(hits, np.float64) / len(split.held_out))
 
-    def _order(self, split: Split) -> Int32[Array, "epochs room"]:
+    def _order(self, split: RowSplit) -> Int32[Array, "epochs room"]:
         key = (split.drawn, len(split.train))
         if key not in self._orders:
             generator = np.random.RandomState(SEED)

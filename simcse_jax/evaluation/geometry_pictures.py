@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Float
 
 from simcse_jax.evaluation.analysis import page
-from simcse_jax.evaluation.analysis.page import Section
+from simcse_jax.evaluation.analysis.page import PageSection
 from simcse_jax.evaluation.geometry import GRID, GROUPS, Geometry
 from simcse_jax.evaluation.plotting import (
     COLOURS,
@@ -233,12 +233,12 @@ def part(facts: Mapping[str, Any], drawn: Mapping[str, Pictures]) -> str:
             for label, model in by_model.items()
         ]
         numbers = page.table("The models", ["", "alignment", "uniformity", "Spearman × 100"], rows)
-        sections.append(Section("The models in numbers", "geometry.json has all of them.", numbers))
+        sections.append(PageSection("The models in numbers", "geometry.json has all of them.", numbers))
     about = f"Measured on {facts['data']}." if "data" in facts else "What the runs recorded while they trained."
     return page.part("geometry", "Alignment, uniformity and the spectrum", [about], sections)
 
 
-class Place(NamedTuple):
+class PlanePoint(NamedTuple):
     """The place of a run at a step."""
 
     step: int
@@ -251,7 +251,7 @@ class Place(NamedTuple):
         return {"step": self.step, "alignment": round(self.alignment, 6), "uniformity": round(self.uniformity, 6)}
 
 
-def mean_of(seeds: Sequence[Mapping[int, Mapping[str, float]]]) -> list[Place]:
+def mean_of(seeds: Sequence[Mapping[int, Mapping[str, float]]]) -> list[PlanePoint]:
     """The mean place of runs that differ in their seed, at the steps that all of them recorded.
 
     Args:
@@ -262,10 +262,10 @@ def mean_of(seeds: Sequence[Mapping[int, Mapping[str, float]]]) -> list[Place]:
     def mean(step: int, field: str) -> float:
         return float(np.mean([points[step][field] for points in seeds]))
 
-    return [Place(step, mean(step, "alignment"), mean(step, "uniformity")) for step in steps]
+    return [PlanePoint(step, mean(step, "alignment"), mean(step, "uniformity")) for step in steps]
 
 
-def runs(by_run: Mapping[str, Sequence[Place]], title: str) -> Pictures:
+def runs(by_run: Mapping[str, Sequence[PlanePoint]], title: str) -> Pictures:
     """Alignment against uniformity over the steps of runs, with arrows along the training direction (Figure 2).
 
     A single checkpoint is drawn as a single model is.

@@ -58,7 +58,7 @@ class Fold(NamedTuple):
         return len(self.inner) == 1
 
 
-class Chosen(NamedTuple):
+class FoldResult(NamedTuple):
     """The development accuracy of each of a fold's C regularizations, and the class of each row by the best one."""
 
     development: Float[np.ndarray, " C"]
@@ -159,7 +159,7 @@ def _choose(accuracies: Sequence[Float[np.ndarray, " C"]]) -> tuple[Float[np.nda
 
 def _converged(
     inputs: Float[np.ndarray, "N D"], labels: Int[np.ndarray, " N"], folds: Sequence[Fold]
-) -> Iterator[Chosen]:
+) -> Iterator[FoldResult]:
     """By scikit-learn's protocol; all fits of all folds are solved together."""
     present = np.unique(labels[folds[0].train])
     numbers = np.where(np.isin(labels, present), np.searchsorted(present, labels), -1)  # -1: never predicted
@@ -171,12 +171,12 @@ def _converged(
         outer = next(predictions)  # (C, N)
         right = [next(predictions)[:, held_out] == numbers[held_out] for _, held_out in fold.inner]
         development, best = _choose([is_right.mean(axis=1, dtype=np.float64) for is_right in right])
-        yield Chosen(development, best, present[outer[best]])
+        yield FoldResult(development, best, present[outer[best]])
 
 
 def _early_stopped(
     inputs: Float[np.ndarray, "N D"], labels: Int[np.ndarray, " N"], folds: Sequence[Fold], classes: int, protocol: str
-) -> Iterator[Chosen]:
+) -> Iterator[FoldResult]:
     """By a protocol of SentEval's PyTorch classifier."""
     grid, settings = GRIDS[protocol], early_stopping.SETTINGS[protocol]
     inner = [[early_stopping.masked_split(*masks) for masks in fold.inner] for fold in folds]
@@ -184,7 +184,7 @@ def _early_stopped(
     classifier = early_stopping.Classifier(inputs, labels, classes, [*itertools.chain(*inner), *outer], settings)
     with Progress(sum(map(len, inner)) + len(outer), "fits", shown=jax.process_index() == 0) as bar:
 
-        def fit(split: early_stopping.Split, penalties: Sequence[float]) -> early_stopping.Fitted:
+        def fit(split: early_stopping.RowSplit, penalties: Sequence[float]) -> early_stopping.Fitted:
             fitted = classifier.fit(split, penalties)
             bar.advance()
             return fitted
@@ -193,9 +193,9 @@ def _early_stopped(
             fitted = [fit(split, grid) for split in inner[number]]
             development, best = _choose([classifier.accuracy for classifier in fitted])
             if fold.has_development_set:
-                yield Chosen(development, best, fitted[0].predicted[best])  # a second training would be the same
+                yield FoldResult(development, best, fitted[0].predicted[best])  # a second training would be the same
             else:
-                yield Chosen(development, best, fit(outer[number], [grid[best]]).predicted[0])
+                yield FoldResult(development, best, fit(outer[number], [grid[best]]).predicted[0])
 
 
 def fold_count(protocol: str) -> int:

@@ -207,7 +207,7 @@ def _check_stream(path: Path, where: str, streamed: bool) -> None:
 
 
 def _followed(path: Path, where: str) -> Path:
-    """What a link points to; other paths as they are."""
+    """The target of a link; other paths as they are."""
     if not os.path.islink(path):
         return path
     followed = os.path.realpath(path)

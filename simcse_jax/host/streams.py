@@ -1,9 +1,8 @@
-"""What a command reads and prints: standard input and arguments, in UTF-8; standard output and error.
+"""A command's streams: standard input and arguments, in UTF-8; standard output and error.
 
 Any text can be printed, and a stream that fails is reported in one line.
 """
 
-import argparse
 import io
 import itertools
 import os
@@ -55,13 +54,17 @@ def read_typed_lines(prompt: str) -> Iterator[str]:
 
 
 def argument(text: str) -> str:
-    """The argparse `type` of options that are text; a file's name may have any bytes."""
+    """An option that is text; a file's name may have any bytes.
+
+    Raises:
+      ValueError: for bytes that are not UTF-8.
+    """
     try:
         text.encode()
     except UnicodeEncodeError as error:
         byte = ord(text[error.start]) - 0xDC00  # Python keeps a byte that is not UTF-8 as such a number
         cure = "type it in UTF-8, or save the script that has it as UTF-8"
-        raise argparse.ArgumentTypeError(f"{text!r:.60} is not UTF-8 (byte 0x{byte:02x}); {cure}") from None
+        raise ValueError(f"{text!r:.60} is not UTF-8 (byte 0x{byte:02x}); {cure}") from None
     return text
 
 

@@ -38,7 +38,7 @@ TYPED = ("BertTokenizer", "ElectraTokenizer")  # the classes that give types unl
 EARLIER = "sbert_ce_default_activation_function"  # where sentence-transformers 3 wrote the activation
 
 
-class Head(NamedTuple):
+class ClassificationHead(NamedTuple):
     """The modules of a classification head in transformers' class, by their names."""
 
     dense: str
@@ -47,15 +47,15 @@ class Head(NamedTuple):
     norm: str = ""  # after the activation, of ModernBERT
 
 
-_BERT = Head("pooler.dense", "classifier", "Tanh")
-_ROBERTA = Head("classifier.dense", "classifier.out_proj", "Tanh")
+_BERT = ClassificationHead("pooler.dense", "classifier", "Tanh")
+_ROBERTA = ClassificationHead("classifier.dense", "classifier.out_proj", "Tanh")
 HEADS = {
     "bert": _BERT,
     "ernie": _BERT,
     **dict.fromkeys(("roberta", "xlm-roberta", "camembert"), _ROBERTA),
     "electra": _ROBERTA._replace(activation="GELU"),
-    "distilbert": Head("pre_classifier", "classifier", "ReLU"),
-    "modernbert": Head("head.dense", "classifier", "", norm="head.norm"),
+    "distilbert": ClassificationHead("pre_classifier", "classifier", "ReLU"),
+    "modernbert": ClassificationHead("head.dense", "classifier", "", norm="head.norm"),
 }
 OWN_ACTIVATIONS = {**dict.fromkeys(GELU, "GELU"), "relu": "ReLU", "silu": "SiLU", "swish": "SiLU"}  # of ModernBERT
 POOLERS = {"cls": "cls", "mean": "avg"}  # its `classifier_pooling`
@@ -138,7 +138,7 @@ def _check_modules(folder: Path, transformer: Path) -> None:
 
 def _read_head(
     tensors: Mapping[str, np.ndarray],
-    head: Head,
+    head: ClassificationHead,
     config: EncoderConfig,
     fields: Mapping[str, Any],
     files: tuple[str, str],
@@ -178,7 +178,7 @@ def _read_head(
 
 
 def _activation(folder: Path, fields: Mapping[str, Any], labels: int) -> str:
-    """What is applied to the scores: the files' own choice, or else a sigmoid for one label and nothing for several."""
+    """The activation of the scores: the files' own choice, or else a sigmoid for one label and none for several."""
     settings = folder / SETTINGS_FILE
     section = fields.get("sentence_transformers")
     section = section if isinstance(section, dict) else {}

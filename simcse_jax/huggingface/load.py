@@ -128,7 +128,7 @@ class Pretrained:
 
     @property
     def besides(self) -> list[str]:
-        """What its folder asks for in addition to encoder, pooler and head, in words."""
+        """The parts that its folder has besides encoder, pooler and head, in words."""
         settings = self.settings
         prompts = [name for name, text in settings.prompts.items() if text]
         parts = [f"its own pooling ({self.refusal})"] if self.refusal else []

@@ -59,7 +59,7 @@ class Unusual(Exception):
     """The folder must be read by transformers."""
 
 
-class Parts(NamedTuple):
+class TokenizerParts(NamedTuple):
     """The parts of a tokenizer, apart from its settings."""
 
     vocabulary: dict[str, int] | list[tuple[str, float]] | str  # Unigram's pairs, or the path of a `vocab.txt`
@@ -178,7 +178,7 @@ def _settings(kind: str, config: dict[str, Any]) -> dict[str, Any]:
     return settings
 
 
-def _parts_of_tokenizer_json(path: Path, kind: str, config: dict[str, Any]) -> Parts:
+def _parts_of_tokenizer_json(path: Path, kind: str, config: dict[str, Any]) -> TokenizerParts:
     """The added tokens must be the class's special tokens."""
     whole, tokens = _tokenizer_json(path, config)
     vocabulary = whole["model"]["vocab"]
@@ -193,7 +193,7 @@ def _parts_of_tokenizer_json(path: Path, kind: str, config: dict[str, Any]) -> P
     if whole["model"]["type"] != MODELS[kind] or not all(token["special"] for token in tokens.values()):
         raise Unusual
     added = [token for _, token in sorted(tokens.items())]
-    return Parts(vocabulary, whole["model"].get("merges"), added, _rules(whole.get("normalizer")))
+    return TokenizerParts(vocabulary, whole["model"].get("merges"), added, _rules(whole.get("normalizer")))
 
 
 def _tokenizer_json(path: Path, config: dict[str, Any]) -> tuple[dict[str, Any], dict[int, dict[str, Any]]]:
@@ -214,11 +214,11 @@ def _rules(normalizer: dict[str, Any] | None) -> bytes | None:
     return next((base64.b64decode(text) for text in texts), None)
 
 
-def _parts_of_vocabulary(path: Path, kind: str) -> Parts:
+def _parts_of_vocabulary(path: Path, kind: str) -> TokenizerParts:
     special = SPECIAL_TOKENS[kind]
     tokens = {content: {"content": content, "special": True, "normalized": False} for content in special.values()}
     tokens[special["mask"]]["lstrip"] = kind == "mpnet"
-    return Parts(str(path), None, [token for _, token in sorted(tokens.items())])
+    return TokenizerParts(str(path), None, [token for _, token in sorted(tokens.items())])
 
 
 def _word_piece(

@@ -36,7 +36,7 @@ MADE |= {"NONE": lambda: None, "NEWTRUE": lambda: True, "NEWFALSE": lambda: Fals
 TUPLES = {"TUPLE1": 1, "TUPLE2": 2, "TUPLE3": 3}
 
 
-class Storage(NamedTuple):
+class TorchStorage(NamedTuple):
     """The elements that tensors share, by their place in the file."""
 
     kind: str  # of STORAGES
@@ -57,13 +57,13 @@ class Storage(NamedTuple):
 class Tensor(NamedTuple):
     """A part of a storage, in elements."""
 
-    storage: Storage
+    storage: TorchStorage
     offset: int
     shape: tuple[int, ...]
     stride: tuple[int, ...]
 
 
-def read_pickle(file: IO[bytes]) -> tuple[Any, list[Storage]]:
+def read_pickle(file: IO[bytes]) -> tuple[Any, list[TorchStorage]]:
     """The value of the next pickle in the file, with a `Tensor` for each tensor, and the storages that it names.
 
     Raises:
@@ -95,9 +95,9 @@ class _Stack(list[Any]):
         return values
 
 
-def _run(file: IO[bytes]) -> tuple[Any, list[Storage]]:
+def _run(file: IO[bytes]) -> tuple[Any, list[TorchStorage]]:
     start = file.tell()
-    storages: list[Storage] = []
+    storages: list[TorchStorage] = []
     used = 0  # elements of arguments; a pickle can name a long list in three bytes, again and again
     stack = _Stack()
     memo: dict[int, Any] = {}
@@ -171,16 +171,16 @@ def _dictionary(pairs: Iterable[Any] = ()) -> dict[Any, Any]:
     return entries
 
 
-def _storage(word: str, kind: str, key: Any, device: Any, count: int, view: Any = None, *further: Any) -> Storage:
+def _storage(word: str, kind: str, key: Any, device: Any, count: int, view: Any = None, *further: Any) -> TorchStorage:
     _check(word == "storage" and isinstance(kind, str) and kind in STORAGES)
     _check(isinstance(key, str | int) and _are_sizes([count]))
     if view is not None:
         raise ValueError(f"its storage {key} is a view of another one")
-    return Storage(kind, str(key), count)
+    return TorchStorage(kind, str(key), count)
 
 
 def _tensor(
-    storage: Storage,
+    storage: TorchStorage,
     offset: int,
     shape: Any,
     stride: Any,
@@ -188,7 +188,7 @@ def _tensor(
     hooks: Any = None,
     metadata: Any = None,
 ) -> Tensor:
-    _check(isinstance(storage, Storage) and _are_sizes([offset]))
+    _check(isinstance(storage, TorchStorage) and _are_sizes([offset]))
     _check(isinstance(shape, tuple | list) and isinstance(stride, tuple | list) and len(shape) == len(stride))
     _check(len(shape) <= MOST_DIMENSIONS)
     if not _are_sizes(shape) or not _are_sizes(stride):

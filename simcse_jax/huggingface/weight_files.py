@@ -21,7 +21,7 @@ import numpy as np
 
 from simcse_jax.errors import UserError, reason, why
 from simcse_jax.host.storage import local_path, read_json
-from simcse_jax.huggingface.torch_pickle import LIMIT, Storage, Tensor, read_pickle
+from simcse_jax.huggingface.torch_pickle import LIMIT, Tensor, TorchStorage, read_pickle
 
 NAMES = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json")
 # The types of safetensors that NumPy has too.
@@ -170,9 +170,9 @@ def _tensors(content: Any) -> dict[str, Tensor]:
     return tensors
 
 
-def _by_key(storages: list[Storage], file: IO[bytes]) -> dict[str, Storage]:
+def _by_key(storages: list[TorchStorage], file: IO[bytes]) -> dict[str, TorchStorage]:
     """The storages by key; together they have at most as many bytes as the file."""
-    by_key, size = dict[str, Storage](), os.fstat(file.fileno()).st_size
+    by_key, size = dict[str, TorchStorage](), os.fstat(file.fileno()).st_size
     for storage in storages:
         if by_key.setdefault(storage.key, storage) != storage:
             raise ValueError(f"storage {storage.key} is described in two ways")

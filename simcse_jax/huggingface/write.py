@@ -29,7 +29,7 @@ CONFIG_FILES = {Kind.CNN: CONFIG}  # of a module's fields; config.json for the o
 PLACES = {"_name_or_path", "name_or_path", "tokenizer_file", "vocab_file", "merges_file", "special_tokens_map_file"}
 
 
-class Module(NamedTuple):
+class Saved(NamedTuple):
     """A module of sentence-transformers that comes after the transformer."""
 
     kind: Kind
@@ -125,41 +125,41 @@ def _write_words(model: Pretrained, folder: Path) -> None:
     words.mkdir()
     write_word_embeddings(words, model.vocabulary, np.asarray(model.params[WORD_EMBEDDING]), model.max_length)
     pooling = {"word_embedding_dimension": model.config.hidden_size, "pooling_mode_mean_tokens": True}
-    _write_modules([Module(Kind.POOLING, pooling, {}), *_modules_after(model)], folder, (words.name, Kind.WORDS))
+    _write_modules([Saved(Kind.POOLING, pooling, {}), *_modules_after(model)], folder, (words.name, Kind.WORDS))
     write_json(folder / SETTINGS_FILE, _settings(model))
     write_json(folder / MARKER, {"pooler": model.pooler, "head": False, "version": __version__})
 
 
-def _modules(model: Pretrained, tokenizer: Tokenizer, pooler: str, tensors: dict[str, np.ndarray]) -> list[Module]:
+def _modules(model: Pretrained, tokenizer: Tokenizer, pooler: str, tensors: dict[str, np.ndarray]) -> list[Saved]:
     modules = []
     size: dict[str, Any] = {"word_embedding_dimension": model.config.token_size}
     if model.config.convolutions:
-        modules.append(Module(Kind.CNN, *cnn_module(model.config.convolutions, model.config.hidden_size, model.params)))
+        modules.append(Saved(Kind.CNN, *cnn_module(model.config.convolutions, model.config.hidden_size, model.params)))
         if model.config.convolutions.activation == "relu":
-            modules.append(Module(Kind.DENSE, *relu_module(model.config.convolutions)))
+            modules.append(Saved(Kind.DENSE, *relu_module(model.config.convolutions)))
     layers = model.config.num_layers
     over_tokens, weights = pooling_for(pooler, layers)
     if weights is not None:
         fields = size | {"layer_start": 0, "num_hidden_layers": layers}
-        modules.append(Module(Kind.LAYERS, fields, {"layer_weights": weights}))
+        modules.append(Saved(Kind.LAYERS, fields, {"layer_weights": weights}))
     if over_tokens == MASK_TOKEN:
         assert tokenizer.mask_token is not None  # the pooler needs one
         words = word_weights_module(tokenizer.vocabulary(model.config.vocab_size), tokenizer.mask_token)
-        modules.append(Module(Kind.WORD_WEIGHTS, *words))
+        modules.append(Saved(Kind.WORD_WEIGHTS, *words))
         over_tokens = "avg"
     switches = {f"pooling_mode_{name}": stands_for == over_tokens for name, stands_for in POOLING_SWITCHES.items()}
     include = {} if model.include_prompt else {"include_prompt": False}
-    modules.append(Module(Kind.POOLING, size | switches | include, {}))
+    modules.append(Saved(Kind.POOLING, size | switches | include, {}))
     if model.has_head:
         fields = {"in_features": model.config.hidden_size, "out_features": model.config.hidden_size, "bias": True}
         fields |= {"activation_function": "torch.nn.modules.activation.Tanh"}
         pooling_layer = NAMES[model.config.model_type].pooler
         dense = {f"linear.{part}": tensors[f"{pooling_layer}.{part}"] for part in ("weight", "bias")}
-        modules.append(Module(Kind.DENSE, fields, dense))
+        modules.append(Saved(Kind.DENSE, fields, dense))
     return [*modules, *_modules_after(model)]
 
 
-def _modules_after(model: Pretrained) -> list[Module]:
+def _modules_after(model: Pretrained) -> list[Saved]:
     """The modules after pooler and head."""
     modules = []
     for number, module in enumerate(model.config.modules):
@@ -171,13 +171,13 @@ def _modules_after(model: Pretrained) -> list[Module]:
             fields |= {"use_residual": True} if module.residual else {}
             names = {"kernel": "linear.weight", "bias": "linear.bias", "residual": "residual.weight"}
             tensors = {names[name]: np.ascontiguousarray(value.T) for name, value in weights.items()}
-            modules.append(Module(Kind.DENSE, fields, tensors))
+            modules.append(Saved(Kind.DENSE, fields, tensors))
         elif isinstance(module, LayerNorm):
             tensors = {"norm.weight": weights["scale"], "norm.bias": weights["bias"]}
-            modules.append(Module(Kind.LAYER_NORM, {"dimension": module.inputs}, tensors))
+            modules.append(Saved(Kind.LAYER_NORM, {"dimension": module.inputs}, tensors))
         else:
-            modules.append(Module(Kind.NORMALIZE, {}, {}))
-    return modules + ([Module(Kind.NORMALIZE, {}, {})] if model.normalize else [])
+            modules.append(Saved(Kind.NORMALIZE, {}, {}))
+    return modules + ([Saved(Kind.NORMALIZE, {}, {})] if model.normalize else [])
 
 
 def _settings(model: Pretrained) -> dict[str, Any]:
@@ -188,7 +188,7 @@ def _settings(model: Pretrained) -> dict[str, Any]:
     return fields | ({"truncate_dim": settings.truncate_dim} if settings.truncate_dim else {})
 
 
-def _write_modules(modules: list[Module], folder: Path, first: tuple[str, Kind] = ("", Kind.TRANSFORMER)) -> None:
+def _write_modules(modules: list[Saved], folder: Path, first: tuple[str, Kind] = ("", Kind.TRANSFORMER)) -> None:
     """Writes a folder for each module, and `modules.json`; the transformer, its first one, is the folder itself."""
     listing = [first]
     for number, module in enumerate(modules, 1):

@@ -31,8 +31,8 @@ from simcse_jax.vectors.similarity import PRODUCTS, norm_order, similarities
 RESCORE = 4  # candidates per result; docs/background/search.md says how many of the nearest rows this finds
 CODES = ("int8", "binary")
 
-ScoresAndRows = tuple[Float32[np.ndarray, "Q K"], Int64[np.ndarray, "Q K"]]
-Vectors = Callable[[Int64[np.ndarray, " n"]], Float32[np.ndarray, "n D"]]  # of rows, in ascending order; -1: any
+Scored = tuple[Float32[np.ndarray, "Q K"], Int64[np.ndarray, "Q K"]]
+ReadVectors = Callable[[Int64[np.ndarray, " n"]], Float32[np.ndarray, "n D"]]  # of rows, in ascending order; -1: any
 FACTOR, LEAST, MOST = 4, 64, 1024  # candidates of 16 bits: FACTOR · k, at least LEAST, at most MOST if repeated
 
 
@@ -43,7 +43,7 @@ def quantization_for(precision: str, dimension: int, ranges: Ranges | None) -> Q
     return Quantization("int8", dimension, ranges) if precision == "int8" else Quantization("ubinary", dimension)
 
 
-def vectors_in(blocks: Sequence[Block], quantization: Quantization | None = None) -> Vectors:
+def vectors_in(blocks: Sequence[Block], quantization: Quantization | None = None) -> ReadVectors:
     """A function that reads rows of blocks on the host, decoded to float32."""
 
     def read(rows: Int64[np.ndarray, " n"]) -> Float32[np.ndarray, "n D"]:
@@ -60,10 +60,10 @@ def rescored(
     queries: Float[np.ndarray, "Q D"],
     rough: Float32[np.ndarray, "Q C"],
     candidates: Int64[np.ndarray, "Q C"],
-    vectors: Vectors,
+    vectors: ReadVectors,
     k: int,
     similarity: str,
-) -> ScoresAndRows:
+) -> Scored:
     """The best k of each query's candidates.
 
     Args:
@@ -86,7 +86,7 @@ def _scores(
     queries: Float[np.ndarray, "Q D"],
     candidates: Int64[np.ndarray, "Q C"],
     rough: Float32[np.ndarray, "Q C"],
-    vectors: Vectors,
+    vectors: ReadVectors,
     similarity: str,
 ) -> Float[np.ndarray, "Q C"]:
     """The true scores of each query's candidates, in float64; -inf and NaN in `rough` are kept."""
@@ -106,7 +106,7 @@ def refined_top_k(
     placed: Placed,
     recall_target: float | None = None,
     similarity: str = "dot",
-) -> ScoresAndRows:
+) -> Scored:
     """As `top_k`, and as exact, with 16-bit vectors on the devices.
 
     A query whose candidates are not proven to include the best rows is repeated with eight times as many, up to `MOST`.

@@ -41,7 +41,7 @@ class EmbeddingFile(NamedTuple):
 
     @property
     def kind(self) -> tuple[str, ...]:
-        """What all files of an index have in common, for messages."""
+        """The properties that all files of an index share, for messages."""
         return (
             f"embeddings of {self.dimension} elements",
             f"rows that are {'' if self.numbered else 'not '}numbered",

@@ -1,4 +1,4 @@
-"""What embeddings depend on: it must be equal within an index and for its queries. Its form in index.json."""
+"""Everything that embeddings depend on, equal within an index and for its queries; its form in index.json."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -13,7 +13,7 @@ DAMAGED = "{}: damaged; build the index again"
 
 
 class ModelIdentity(NamedTuple):
-    """What an index's embeddings depend on."""
+    """Everything that an index's embeddings depend on."""
 
     name: str  # for messages
     pooler: str

@@ -14,15 +14,7 @@ from simcse_jax.devices.mesh import data_mesh
 from simcse_jax.devices.processes import agree
 from simcse_jax.errors import UserError
 from simcse_jax.host.storage import sha256
-from simcse_jax.index.candidates import (
-    CODES,
-    RESCORE,
-    ScoresAndRows,
-    quantization_for,
-    refined_top_k,
-    rescored,
-    vectors_in,
-)
+from simcse_jax.index.candidates import CODES, RESCORE, Scored, quantization_for, refined_top_k, rescored, vectors_in
 from simcse_jax.index.faiss import FaissSearch
 from simcse_jax.index.identity import ModelIdentity
 from simcse_jax.index.options import Backend, check_precision, check_search
@@ -44,7 +36,7 @@ ROUNDING = 1e-6  # of a cosine in float32
 MAKING = threading.Lock()  # one thread at a time copies an index to devices; others wait, and search the same copy
 
 T = TypeVar("T")
-Rough = Callable[[Float32[np.ndarray, "Q D"], int], ScoresAndRows]  # a search for a number of rows by what is stored
+Rough = Callable[[Float32[np.ndarray, "Q D"], int], Scored]  # a search for a number of rows by what is stored
 
 
 class Result(NamedTuple):
@@ -280,7 +272,7 @@ class Index:
                 self._placed = Placed(data_mesh(jax.devices()), storage, small)
             placed = self._placed
 
-        def rough(queries: Float32[np.ndarray, "Q D"], count: int) -> ScoresAndRows:
+        def rough(queries: Float32[np.ndarray, "Q D"], count: int) -> Scored:
             wanted = 1 << (count - 1).bit_length()  # so that few values compile
             if small is None and storage != "float32":
                 return refined_top_k(queries, blocks, wanted, placed, target, self.similarity)

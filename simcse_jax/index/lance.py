@@ -63,7 +63,7 @@ MOST_OF_A_CODE = 8
 
 
 class Wanted(NamedTuple):
-    """What a user asks of an index; None for what it has already, or the default."""
+    """The options of an index; None for the existing index's own, or the default."""
 
     precision: str | None = None
     ranges: Ranges | None = None
@@ -74,7 +74,7 @@ DEFAULTS = Wanted()
 
 
 class RowFormat(NamedTuple):
-    """What a table keeps of an embedding."""
+    """The columns that keep an embedding in a table."""
 
     codes: str | None = PRODUCT  # of vectors in float32
     quantization: Quantization | None = None  # None for float32

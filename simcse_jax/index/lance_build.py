@@ -22,6 +22,7 @@ from simcse_jax.index import lance
 from simcse_jax.index.embedding_files import EmbeddingFiles, FileRows
 from simcse_jax.index.folder import ABOUT, UNFINISHED
 from simcse_jax.index.identity import ModelIdentity, check_maker
+from simcse_jax.index.lance import RowFormat
 from simcse_jax.vectors.quantization import Clipped
 
 if TYPE_CHECKING:
@@ -121,7 +122,7 @@ class _RowDigest:
 
     @property
     def fingerprint(self) -> str:
-        """Of all rows."""
+        """A fingerprint of all rows."""
         return " ".join([self.start, *(digest.hexdigest() for digest in self._hashes)])
 
 
@@ -159,12 +160,7 @@ def _write(folder: Folder, about: lance.About) -> None:
 
 
 def _add_rows(
-    folder: Folder,
-    files: EmbeddingFiles,
-    shift: int,
-    before: lance.About | None,
-    kept: lance.RowFormat,
-    contents: _RowDigest,
+    folder: Folder, files: EmbeddingFiles, shift: int, before: lance.About | None, kept: RowFormat, contents: _RowDigest
 ) -> "lancedb.table.Table":
     """The table with the embeddings added, all or none."""
     import pyarrow
@@ -198,7 +194,7 @@ def _batches(
     shift: int,
     bar: Progress,
     wrong: list[UserError],
-    kept: lance.RowFormat,
+    kept: RowFormat,
     contents: _RowDigest,
 ) -> "Iterator[pyarrow.RecordBatch]":
     import pyarrow
@@ -220,7 +216,7 @@ def _batches(
 
 
 def _find_cells(
-    table: "lancedb.table.Table", before: lance.About | None, dimension: int, similarity: str, kept: lance.RowFormat
+    table: "lancedb.table.Table", before: lance.About | None, dimension: int, similarity: str, kept: RowFormat
 ) -> int:
     """Makes cells and codes, or adds new rows to existing cells; returns the number of rows that gave the cells."""
     rows = table.count_rows()

@@ -6,5 +6,5 @@ import jax
 import numpy as np
 
 AnyArray = jax.Array | np.ndarray
-Kind = TypeVar("Kind", bound=AnyArray)  # the result has the argument's type
+ArrayType = TypeVar("ArrayType", bound=AnyArray)  # the result has the argument's type
 CONTEXT = "context"  # the name of attention's result, which a layer that is computed again keeps

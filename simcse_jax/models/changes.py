@@ -20,7 +20,7 @@ SHUFFLE_SITE, CUTOFF_SITE, REPETITION_SITE = ((1 << 16) + number for number in r
 
 
 class Change(NamedTuple):
-    """What the embedding layer does to sentences in addition to embedding them; None: nothing."""
+    """A change that the embedding layer makes to sentences; None: no change."""
 
     positions: Int[AnyArray, "B T"] | None = None  # of each token, from 0: a permutation of the real tokens' own
     kept: Bool[AnyArray, "B D"] | None = None  # False at the columns that are zero in all tokens of a sentence

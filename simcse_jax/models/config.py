@@ -151,7 +151,7 @@ class Lora:
 
     @property
     def scale(self) -> float:
-        """What the products are multiplied by."""
+        """The factor of the products."""
         return self.alpha / self.rank
 
 
@@ -221,7 +221,7 @@ class EncoderConfig:
 
     @property
     def identity(self) -> str:
-        """What embeddings depend on besides the weights and the repr; indexes and half-encoded files keep it."""
+        """Everything but weights and repr that embeddings depend on; indexes and half-encoded files keep it."""
         text = repr(self.convolutions) if self.convolutions else ""
         if self.positions == ROTARY:
             text += repr((self.rotary_base, self.local_rotary_base)) + repr((self.local_layers, self.window))
@@ -284,7 +284,7 @@ class EncoderConfig:
 
     @property
     def lora(self) -> Lora | None:
-        """What is added to linear maps; None: nothing."""
+        """LoRA's settings; None: no LoRA."""
         return self.partial.lora if self.partial else None
 
     def adapted(self, group: int) -> tuple[Site, ...]:

@@ -116,7 +116,7 @@ class Walk(NamedTuple):
 
 
 class Kernel(NamedTuple):
-    """What both kernels have in common."""
+    """The properties that both kernels share."""
 
     walk: Walk
     precision: jax.lax.Precision  # of the products

@@ -17,7 +17,7 @@ MASKED, RANDOM = 0.8, 0.1  # shares of the selected tokens; the others stay unch
 
 
 class Masking(NamedTuple):
-    """What masking needs to know of the tokenizer."""
+    """The facts about a tokenizer that masking needs."""
 
     mask_id: int
     special_ids: tuple[int, ...]

@@ -167,7 +167,7 @@ def modernbert(config: dict[str, Any], kind: ModelType, where: str) -> Read:
 
 
 def rotations(config: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """What a file says of the rotary positions of global and of local layers; {} where it says nothing."""
+    """The rotary positions of global and of local layers in a config file; {} where it has none."""
     ropes = config.get("rope_parameters") or {}
     if not isinstance(ropes, dict):
         raise UserError(f"{where}: rope_parameters is {ropes!r:.60}; it must have {GLOBAL} and {LOCAL}")

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Int, Shaped
 
-from simcse_jax.models.arrays import AnyArray, Kind
+from simcse_jax.models.arrays import AnyArray, ArrayType
 
 
 class Padded(NamedTuple):
@@ -27,11 +27,11 @@ class Padded(NamedTuple):
         """(B, ...) values of the sentences, as one per token."""
         return values[:, None]
 
-    def to_tokens(self, rows: Shaped[Kind, "B T *F"]) -> Shaped[Kind, "B T *F"]:
+    def to_tokens(self, rows: Shaped[ArrayType, "B T *F"]) -> Shaped[ArrayType, "B T *F"]:
         """(B, T, ...) to this layout."""
         return rows
 
-    def to_rows(self, tokens: Shaped[Kind, "B T *F"]) -> Shaped[Kind, "B T *F"]:
+    def to_rows(self, tokens: Shaped[ArrayType, "B T *F"]) -> Shaped[ArrayType, "B T *F"]:
         """This layout to (B, T, ...)."""
         return tokens
 

@@ -68,7 +68,7 @@ class SentenceEncoder(nnx.Module):
         first_only: bool = False,
         **options: Any,
     ) -> tuple[Float[Array, "B _ _E"], ...]:
-        """What the pooler reads: all hidden states, or what the convolutions make of the last ones.
+        """The pooler's input: all hidden states, or the convolutions of the last ones.
 
         The arguments are those of `Encoder.__call__`; with convolutions, `first_only` saves nothing.
         """

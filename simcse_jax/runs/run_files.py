@@ -59,8 +59,8 @@ def check_run(run: dict[str, Any], where: str) -> dict[str, Any]:
     except (KeyError, TypeError, ValueError):
         raise _damaged(where, f"model.{MODULES} is {run['model'][MODULES]!r:.60}") from None
     _check_values(_part(run, "sha256", where), "sha256", (str,), where)
-    _check_values(_part(run, "versions", where), "versions", (str,), where)
-    _check_values(_part(run, "device", where), "device", (str, int), where)
+    _check_values(dict.fromkeys(("simcse_jax", "python")) | _part(run, "versions", where), "versions", (str,), where)
+    _check_values(dict.fromkeys(("kind", "count")) | _part(run, "device", where), "device", (str, int), where)
     if not isinstance(run.get("hub"), list) or type(run.get("examples")) is not int:
         raise _damaged(where, "hub is not a list, or examples not a whole number")
     return run

@@ -64,6 +64,7 @@ class ModelSpec:
     head: Head = HEADS["train"]
     attention_kernels: bool = False
     dual_encoder: bool = False
+    generator: str = ""  # of replaced tokens
     convolutions: Convolutions | None = None
     lora: LoraSpec | None = None
     frozen_embeddings: bool = False
@@ -91,6 +92,7 @@ def model_spec(config: Mapping[str, Any]) -> ModelSpec:
         head=HEADS[model["mlp"]],
         attention_kernels=model["attention_kernels"],
         dual_encoder=model["dual_encoder"],
+        generator=model["generator"],
         convolutions=Convolutions(
             tuple(map(int, convolutions["widths"])), convolutions["channels"], convolutions["activation"]
         )

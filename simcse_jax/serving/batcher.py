@@ -101,7 +101,7 @@ class Batcher:
 
     @property
     def failure(self) -> BaseException | None:
-        """What ended a worker: a bug in this program, since errors of `run` end none."""
+        """The error that ended a worker: a bug in this program, since errors of `run` end none."""
         return next((task.exception() for task in self._tasks if task.done() and not task.cancelled()), None)
 
     def start(self) -> None:

@@ -31,7 +31,7 @@ WRITTEN = (
 )
 
 
-class Names:
+class HostNames:
     """The names and addresses in `Host` that are the page's own."""
 
     def __init__(self, host: str, further: Iterable[str] = ()):
@@ -66,7 +66,7 @@ class Names:
         return ", ".join(sorted(self._known)) + ", or any address" * self._any_address
 
 
-def refusal(method: str, path: str, headers: Mapping[str, str], names: Names) -> tuple[int, str] | None:
+def refusal(method: str, path: str, headers: Mapping[str, str], names: HostNames) -> tuple[int, str] | None:
     """Why a request is refused, with a status of HTTP; None if it is not.
 
     Args:
@@ -109,10 +109,10 @@ def body_refusal(body: bytes) -> tuple[int, str] | None:
     return None
 
 
-class Guard:
+class DemoGuard:
     """An ASGI application that passes on only the requests that are not refused."""
 
-    def __init__(self, app: "ASGIApp", names: Names):
+    def __init__(self, app: "ASGIApp", names: HostNames):
         self._app, self._names = app, names
 
     async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
@@ -141,12 +141,12 @@ class Guard:
         await PlainTextResponse(said, status, {"connection": "close"})(scope, receive, send)
 
 
-def launch_options(names: Names) -> dict[str, Any]:
+def launch_options(names: HostNames) -> dict[str, Any]:
     """The arguments of Gradio's `launch` that guard a page."""
     from starlette.middleware import Middleware
 
     return {
-        "app_kwargs": {"middleware": [Middleware(Guard, names=names)]},
+        "app_kwargs": {"middleware": [Middleware(DemoGuard, names=names)]},
         "max_file_size": 1,  # byte: uploads are refused before, this holds if Gradio gives them another path
         "enable_monitoring": False,
         "mcp_server": False,

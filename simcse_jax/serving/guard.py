@@ -9,7 +9,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from simcse_jax.serving import replies
-from simcse_jax.serving.demo_guard import Names, host_name
+from simcse_jax.serving.demo_guard import HostNames, host_name
 from simcse_jax.serving.prometheus import Metrics
 from simcse_jax.serving.service import Limits
 
@@ -47,7 +47,7 @@ class Guard:
         metrics: Metrics,
         paths: Collection[str],
         key: str | None = None,
-        names: Names | None = None,
+        names: HostNames | None = None,
     ):
         """Refuses what the limits do not allow.
 

@@ -1,4 +1,4 @@
-"""What a server computes, without HTTP: embeddings, the nearest sentences of an index, scores of documents."""
+"""The computations of a server, without HTTP: embeddings, the nearest sentences of an index, scores of documents."""
 
 import asyncio
 import dataclasses
@@ -62,7 +62,7 @@ class ServedEncoder(Protocol):
         """Compiles the program of a shape."""
 
 
-class Embedded(NamedTuple):
+class RequestEmbeddings(NamedTuple):
     """The embeddings of a request's texts."""
 
     embeddings: np.ndarray  # (N, D) float32
@@ -78,7 +78,7 @@ class Ranked(NamedTuple):
 
 
 class SearchAnswer(NamedTuple):
-    """What was found for a request's queries."""
+    """The results of a request's queries."""
 
     results: list[list[Result]]
     tokens: int
@@ -177,7 +177,7 @@ class Service:
 
     @property
     def failure(self) -> BaseException | None:
-        """What ended a worker; without it, requests would wait in vain."""
+        """The error that ended a worker, so that requests do not wait in vain."""
         return next((batcher.failure for batcher in self._batchers if batcher.failure), None)
 
     def warm(self) -> None:
@@ -206,7 +206,9 @@ class Service:
             await batcher.close()
         self._tokenizing.shutdown()
 
-    async def embed(self, texts: Sequence[str], prompt_name: str | None = None, param: str = "input") -> Embedded:
+    async def embed(
+        self, texts: Sequence[str], prompt_name: str | None = None, param: str = "input"
+    ) -> RequestEmbeddings:
         """The embeddings of texts, each distinct one encoded once.
 
         Args:
@@ -222,7 +224,7 @@ class Service:
             raise Invalid(f"the model has no prompt {prompt_name!r:.60}; its prompts: {names}", "prompt_name")
         self._check_count(texts, param)
         encoded = await self._run(texts, self._encoders[prompt_name], self._batcher, param)
-        return Embedded(*encoded)
+        return RequestEmbeddings(*encoded)
 
     async def rerank(
         self, query: str, documents: Sequence[str], top_n: int | None = None, max_tokens_per_doc: int | None = None

@@ -167,7 +167,7 @@ def read_inputs(config: Section) -> Inputs:
     adapter = own_adapter(spec, model)
     language_model = read_masking(model) if needing(spec.objectives, "masks_tokens") else None
     replaces = training and needing(spec.objectives, "replaces_tokens")
-    generator = read_generator(config.model.generator, model, data.longest) if replaces else None
+    generator = read_generator(spec.generator, model, data.longest) if replaces else None
     check_projector(spec, model.config)
     analysis = read_analysis(analysis_spec(config), scored, evaluation) if config.analysis.every else None
     check_post_processing(evaluation, model.config.sentence_size, scored.postprocess_data)

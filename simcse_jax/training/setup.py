@@ -24,7 +24,7 @@ from simcse_jax.devices.mesh import by_rows, data_mesh, place, replicate, replic
 from simcse_jax.devices.parts import distribute, whole
 from simcse_jax.encoding.embedder import Embedder
 from simcse_jax.errors import UserError
-from simcse_jax.evaluation.analysis.last_layer import Embed, LastLayer, Sample
+from simcse_jax.evaluation.analysis.last_layer import EmbedWithLayers, LastLayer, Sample
 from simcse_jax.evaluation.analysis.tokens import Protocol, survey
 from simcse_jax.evaluation.evaluator import Encode, Evaluator
 from simcse_jax.evaluation.retrieval import RetrievalSpec
@@ -78,7 +78,7 @@ class Setup:
     recipes: tuple[Recipe, ...]  # of each source, where a batch has rows of one alone; otherwise one
     embed: Embedder  # for scoring, without parameters; in float32, as users will encode
     schedule: Schedule
-    measuring: list[Evaluator[Embed]]  # look at the model every `analysis.every` steps
+    measuring: list[Evaluator[EmbedWithLayers]]  # look at the model every `analysis.every` steps
     scoring: list[Evaluator[Encode]]  # every `eval.every`; the first number chooses the best checkpoint
     encoder: EncoderConfig  # with the part of it that trains
     numbers: Settings  # of the step

@@ -33,7 +33,7 @@ from benchmarks.training import Setting
 WRONG = [
     (train_step, "--recipe simsce", "--recipe"), (train_step, "--output README.md/x.json", "--output"),
     (train_step, "--with train.rounded=True", "--with train.rounded=True: must be a field"),
-    (systems, "--system SimSCE", "--system"), (search, "--queries 1 0", "--queries 0: must be 1 or more"),
+    (systems, "--system SimSCE", "--system"), (search, "--queries 1 0", "--queries 0: must be from 1 to"),
     (sts, "--data x --tasks STS99", "STS99"), (startup, "--what lunch", "--what"),
     (host_work, "--layers 1 13", "--layers 13"), (scale, "--largest 8", "--largest 8"),
     (serve, "--texts 1 3000", "--texts 1 3000"),

@@ -1,15 +1,14 @@
 import json
 import shutil
-import sys
 
 import numpy as np
 import pytest
 from support import call, refused, sentences, write_model
 
-from simcse_jax.commands.analyze import read_arguments
+import simcse_jax
 from simcse_jax.errors import UserError
 from simcse_jax.evaluation.analysis import measure, report, tokens
-from simcse_jax.evaluation.analysis.sentences import Sample
+from simcse_jax.evaluation.analysis.sentences import SentenceSample
 from simcse_jax.evaluation.analysis.tokens import Protocol
 from simcse_jax.simcse import SimCSE
 
@@ -35,7 +34,7 @@ def columns(rows: list[dict], name: str) -> list[float]:
 def test_two_pairs_of_models_are_measured_and_reported(tmp_path, tiny_bert, data):
     output, one = tmp_path / "new" / "folder", f"{tiny_bert}@1"
     done = call(
-        *("analyze", "--model", tiny_bert, "--compare", one, "--second-pair", f"{one}=one layer", tiny_bert),
+        *("analyze", "--pair", tiny_bert, one, "--pair", f"{one}=one layer", tiny_bert),
         *("--data", data / "some.csv", "--output", output, "--min-count", 3, "--samples", 50, "--seed", 4),
     )
     assert (done.returncode, done.stderr) == (0, "")
@@ -117,7 +116,7 @@ def test_two_models_are_compared_at_the_length_that_both_take(tmp_path, tiny_ber
     short = shutil.copytree(tiny_bert, tmp_path / "short")
     settings = json.loads((short / "tokenizer_config.json").read_text())
     (short / "tokenizer_config.json").write_text(json.dumps(settings | {"model_max_length": 8}))
-    given = ("--model", tiny_bert, "--compare", short, "--data", data / "some.csv", "--output", tmp_path / "out")
+    given = ("--pair", tiny_bert, short, "--data", data / "some.csv", "--output", tmp_path / "out")
     done = call("analyze", *given)
     assert done.returncode == 0, done.stderr
     assert written["metrics"]["protocol"]["max_length"] == 8
@@ -130,7 +129,7 @@ def test_two_models_are_compared_at_the_length_that_both_take(tmp_path, tiny_ber
 @pytest.mark.slow
 def test_the_papers_figures_are_reached(tmp_path, minilm, senteval, written, monkeypatch):
     """Tables 1 and 3 and Figures 2 to 7 for the fine-tuned MiniLM, and what the authors' own code printed for it."""
-    nothing = Sample([], [], [], np.zeros(0))  # no figure needs the pairs, so they are not encoded as well
+    nothing = SentenceSample([], [], [], np.zeros(0))  # no figure needs the pairs, so they are not encoded as well
     monkeypatch.setattr("simcse_jax.evaluation.analysis.sentences.sample", lambda *_: nothing)
     # Small batches have less padding.
     done = call("analyze", "--model", minilm, "--data", senteval, "--output", tmp_path, "--batch-size", 8)
@@ -155,26 +154,25 @@ def test_the_papers_figures_are_reached(tmp_path, minilm, senteval, written, mon
 
 
 MISTAKES = [
-    ("--data some.csv", "nothing to measure; give --models, --pair or --runs"),
-    ("--model m", "--data: is missing"),
-    ("--models a b --compare c --data d", "--compare c: goes with one model"),
-    ("--pair m@cls m@avg --data d", "--pair m@cls m@avg: differ in the pooler alone"),
-    ("--model m --data d --rank 1", "--rank 1: must be from 2 to 10,000"),
+    ({"data": "some.csv"}, "nothing to measure; give models, pair or runs"),
+    ({"models": "m"}, "data: is missing"),
+    ({"models": "a", "runs": "b"}, "runs: does not go with models, pair or rank"),
+    ({"pair": [("m@cls", "m@avg")], "data": "d"}, "pair m@cls m@avg: differ in the pooler alone"),
+    ({"models": "m", "data": "d", "rank": [1]}, "rank [1]: Must be >= 2"),
 ]
 
 
 def test_the_rank_of_dimensions_is_measured_and_what_is_wrong_is_named_before_a_model_is_read(
-    monkeypatch, tmp_path, tiny_bert, data
+    tmp_path, tiny_bert, data
 ):
-    for given, message in MISTAKES:
-        monkeypatch.setattr(sys, "argv", ["analyze", *given.split(), "--output", "out"])
+    for options, message in MISTAKES:
         with pytest.raises(UserError) as error:
-            read_arguments()
-        assert message in str(error.value), given
+            simcse_jax.analyze(output="out", **options)
+        assert message in str(error.value), options
     output = ("--output", tmp_path / "out")
     refused(call("analyze", "--model", "no/such", "--data", data / "some.csv", "--column", "text", *output), "'text'")
-    given = ("--compare", write_model(tmp_path / "roberta", "roberta"), "--data", data / "some.csv")
-    refused(call("analyze", "--model", tiny_bert, *given, *output), "different tokenizers")
+    given = (tiny_bert, write_model(tmp_path / "roberta", "roberta"), "--data", data / "some.csv")
+    refused(call("analyze", "--pair", *given, *output), "different tokenizers")
     assert not (tmp_path / "out").exists()
     given = ("--models", f"{tiny_bert}=tiny", "--data", data / "some.csv", "--output", tmp_path / "out")
     done = call("analyze", *given, "--rank", 16, 8, 8, "--artificial", 64, 0, 4, "--seed", 3)

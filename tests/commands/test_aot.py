@@ -1,6 +1,5 @@
 import importlib.util
 import json
-import sys
 from pathlib import Path
 
 import jax
@@ -11,12 +10,11 @@ from jax.sharding import PartitionSpec as P
 from support import ROOT, call, run
 from support.costs import TINY, tiny_config
 
-from simcse_jax.commands import aot
-from simcse_jax.commands.aot import choose_batch, guess_columns, main, padded_length
+from simcse_jax import aot
+from simcse_jax.commands import verbs
 from simcse_jax.config.fields import FIELDS, flatten
 from simcse_jax.config.flags import parse
 from simcse_jax.config.recipes import FOLDER, list_recipes
-from simcse_jax.config.sections import Section
 from simcse_jax.devices.flops import product_flops
 from simcse_jax.devices.mesh import AXIS, data_mesh, ways
 from simcse_jax.devices.parts import gather
@@ -24,11 +22,12 @@ from simcse_jax.errors import UserError
 from simcse_jax.models.sentence_encoder import build
 from simcse_jax.objectives.registry import OBJECTIVES, needing, trained
 from simcse_jax.runs.state import model_spec
-from simcse_jax.training.costs import compile
+from simcse_jax.training.costs import compile, described
 from simcse_jax.training.costs.described import PLUGINS, described_devices, prepare
 from simcse_jax.training.costs.program import COLLECTIVES, Program
 from simcse_jax.training.costs.roofline import CHIPS
-from simcse_jax.training.setup import abstract_step
+from simcse_jax.training.costs.sizes import guess_columns
+from simcse_jax.training.setup import abstract_step, data_spec
 
 pytestmark = pytest.mark.platforms
 
@@ -36,36 +35,27 @@ UNSUP = "--config=configs/unsup_bert.py"
 
 
 MISTAKES = [
-    ("", "one of the arguments --topology --topologies is required"),
-    ("--topology=v5e:2x4 --config.data.trian=x", "the nearest one is --config.data.train"),
-    ("--topology=v5e:2x4 --config.model.init_from=gpt2", "the only hub models with known shapes are"),
-    ("--topology=v5e:2x4 --config.data.max_length=513", "the model takes 512 tokens"),
-    ("--topology=v5e:2x4 --scaling=strong", "--scaling strong: give --topologies"),
-    ("--topology=h200:1 --fill=0", "--fill 0.0: must be above 0 and at most 1"),
-    ("--topology=h200:1 --plan=sentences=1,tokens=33", "--plan tokens=33: sentences are cut at"),
+    ({"topology": ()}, "topology: name TPUs or GPUs"),
+    ({"fields": ["data.trian=x"]}, "the nearest one is config.data.train"),
+    ({"fields": ["model.init_from=gpt2"]}, "the only hub models with known shapes are"),
+    ({"fields": "data.max_length=513"}, "the model takes 512 tokens"),
+    ({"scaling": "strong", "batch_per_chip": 8}, "scaling strong: leave batch_per_chip out"),
+    ({"fill": 0}, "fill 0.0: Must be > 0"),
+    ({"plan": "sentences=1,tokens=33"}, "plan tokens=33: sentences are cut at"),
+    ({"plan": "sentences=1", "topology": ["h200:1", "h200:2"]}, "plan: is for one topology"),
 ]
 
 
-def test_mistakes_in_arguments_the_columns_of_a_config_the_batch_and_fine_lengths(monkeypatch):
+def test_mistakes_name_the_keyword_and_fields_of_the_command_line_are_those_of_a_program(monkeypatch):
     monkeypatch.chdir(ROOT)
-    for given, message in MISTAKES:
-        monkeypatch.setattr(sys, "argv", ["aot", UNSUP, *given.split()])
+    for options, message in MISTAKES:
         with pytest.raises(UserError) as error:
-            main()
-        assert message in str(error.value), given
-    for fields, columns in COLUMNS:
-        assert guess_columns(tiny_config(**fields)) == columns, fields
-    assert choose_batch(tiny_config(**{"train.batch_size": 64}), None, 256, 8) == 2048
-    assert choose_batch(tiny_config(), 5, 256, 8) == 1280
-    assert choose_batch(tiny_config(**{"train.batch_size": 64}), None, 16, 8, "strong") == 64
-    with pytest.raises(UserError, match="batch_size=64 is not divisible by 12 devices"):
-        choose_batch(tiny_config(**{"train.batch_size": 64}), None, 12, 8, "strong")
-    with pytest.raises(UserError, match="batch_size=63 is not divisible by 8 devices; the nearest are 56 and 64"):
-        choose_batch(tiny_config(**{"train.batch_size": 63}), None, 8, 8)
-    with pytest.raises(UserError, match=r"the nearest are 8$"):
-        choose_batch(tiny_config(**{"train.batch_size": 6}), None, 8, 8)
-    for tokens, most, length in ((22, 32, 24), (29.5, 30, 30), (3, 32, 8), (600, 1024, 1024)):
-        assert padded_length(tokens, most) == length
+            aot("configs/unsup_bert.py", **{"topology": "v5e:2x4"} | options)
+        assert message in str(error.value), options
+    given = ["--model=m", "--config.train.seed", "3", "--topology", "v5e:1x1,v5e:2x4", "--config.eval.tasks=a,b", UNSUP]
+    _, bound = verbs.parse("aot", given)
+    assert bound.arguments["fields"] == ["model.init_from=m", "train.seed=3", "eval.tasks=a,b"]
+    assert bound.arguments["topology"] == ["v5e:1x1", "v5e:2x4"]
 
 
 FEW = {"data.max_length": 16, "train.batch_size": 16}
@@ -80,63 +70,15 @@ def costs(run, model, folder, *arguments):
 
 def test_the_command_computes_the_costs_of_a_step(tiny_bert, tmp_path, monkeypatch):
     """The compiler of this machine stands in for that of the chips."""
-    for module in (aot, compile):
+    for module in (described, compile):
         monkeypatch.setattr(module, "described_devices", lambda topology: jax.devices()[:2])
-    monkeypatch.setattr(aot, "prepare", lambda *_: None)
+    monkeypatch.setattr(described, "prepare", lambda *_: None)
     printed, (figures,) = costs(call, tiny_bert, tmp_path, "--topology=v5e:2x2", "--config.model.num_layers=1")
     assert "a bound, not a measurement" in printed
     config = tiny_config(**FEW, **{"model.num_layers": 1})
     traced = compile.trace_step(abstract_step(config, TINY.keep_layers(1), 1), jax.devices()[:2])
     assert figures["flops"] == product_flops(traced.jaxpr).total()
     assert (figures["chips"], figures["sentences"]) == (2, 16)
-
-
-COLUMNS = [
-    ({"data.train": "wiki.txt"}, 1),
-    ({"data.train": "nli.csv"}, 3),
-    ({"data.train": "sts:folder,wiki.txt"}, 1),
-    ({"data.train": "wiki.txt", "objective.contrastive_tension.weight": 1.0}, 2),
-    ({"data.train": "documents.txt", "data.positives": "spans", "data.spans.positives": 3}, 4),
-    ({"data.train": "wiki.txt", "data.augment.name": "crop"}, 2),
-    ({"data.train": "books.txt", "data.positives": "next_sentence"}, 2),
-    ({"data.train": "nli.csv", "data.positives": "entailment"}, 2),
-    ({"data.train": "nli.csv", "objective.softmax_nli.weight": 1.0}, 2),
-    ({"data.train": "pairs.csv", "objective.cosent.weight": 1.0}, 2),
-    ({"data.train": "sts:folder:STS12"}, 2),
-    ({"data.train": "nli.csv", "data.columns.anchor": "a", "data.columns.positive": "b"}, 2),
-]
-
-
-ADVICE = [(2, "it fits with --config.parallel.chunk_size=2"), (0, "no parallel.chunk_size makes it fit")]
-
-
-@pytest.mark.parametrize(("limit", "advice"), ADVICE)
-def test_what_does_not_fit_comes_with_the_chunk_size_or_the_batch_that_does(limit, advice, monkeypatch, capsys):
-    def compile_step(step, topology, fill):
-        if not 0 < step.recipe.chunk_size <= limit:
-            raise compile.OutOfMemory(24 * 2**30, 16 * 2**30)
-        return f"a report of chunks of {step.recipe.chunk_size}"
-
-    monkeypatch.setattr(aot, "compile_step", compile_step)
-    monkeypatch.setattr(aot, "described_devices", lambda topology: [None] * 4)
-    monkeypatch.setattr(aot, "describe", str)
-    with pytest.raises(UserError) as error:
-        aot.compile_or_explain(Section.of(tiny_config()), TINY, 1, "v5e:2x2")
-    assert str(error.value) == (f"v5e:2x2, batch 32: out of memory: a chip needs 24.0 GiB and has 16.00; {advice}")
-    captured = capsys.readouterr()
-    assert "trying --config.parallel.chunk_size=4" in captured.err
-    assert captured.out == ("a report of chunks of 2\n" if limit else "")
-
-    def compile_encoding(spec, encoder, shape, dtype, topology):
-        if shape[0] > 8:  # two sentences for each of 4
-            raise compile.OutOfMemory(24 * 2**30, 16 * 2**30)
-        return "a report"
-
-    monkeypatch.setattr(aot, "compile_encoding", compile_encoding)
-    monkeypatch.setattr(aot, "describe", str)
-    with pytest.raises(UserError, match=r"8 sentences a device: out of memory: .*; it fits with --batch-per-chip=2"):
-        aot.encoding_or_explain(Section.of(tiny_config()), TINY, 16, "v5e:2x2", 4)
-    assert capsys.readouterr().out == "a report\n"
 
 
 @pytest.mark.skipif(importlib.util.find_spec("libtpu") is None, reason="libtpu is not installed (pip install libtpu)")
@@ -226,12 +168,12 @@ def test_every_recipe_and_objective_compiles_for_gpus():
         for variant in recipe.variants or ("",):
             config, _ = parse([f"--config={recipe.file}{':' * bool(variant)}{variant}"], needs_workdir=False)
             config.update_from_flattened_dict({"data.max_length": 16, "train.batch_size": 16})
-            columns, fields = guess_columns(config), flatten(config)
+            columns, fields = guess_columns(data_spec(config)), flatten(config)
             kind = repr((columns, [fields[name] for name in fields if is_compiled(name)]))
             objectives |= set(trained(config.objective))
             if kind not in seen:
                 generator = TINY if needing(config.objective, "replaces_tokens") else None
-                report = compile.compile_step(config, TINY, columns, "h200:2", generator)
+                report = compile.compile_step(abstract_step(config, TINY, columns, generator), "h200:2")
                 assert report.flops and report.hbm_bytes, (recipe.file, variant)
             seen.add(kind)
     assert objectives == set(OBJECTIVES)

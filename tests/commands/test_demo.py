@@ -40,7 +40,7 @@ def test_the_command_serves_models_and_sentences_and_mistakes_are_reported_befor
     monkeypatch.setattr(errors, "installed", lambda name: False)
     refused(call("demo", "--model", "m", "--data", "s.txt"), "not installed: gradio", 'pip install "simcse_jax[demo]"')
     monkeypatch.setattr(errors, "installed", lambda name: True)
-    refused(call("demo", "--model", "m", "--index", "i", "--column", "text"), "--column: is for --data")
+    refused(call("demo", "--model", "m", "--index", "i", "--data", "s.txt"), "--data, --index: give one of them")
     (tmp_path / "s.txt").write_text("\n\n")
     refused(call("demo", "--model", "m", "--data", tmp_path / "s.txt"), "holds no sentences")
     (tmp_path / "s.txt").write_text("a\nb\n")

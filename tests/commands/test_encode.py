@@ -7,11 +7,11 @@ import pytest
 from support import call, refused, sentences
 from support.jobs import another_job
 
+import simcse_jax
 from simcse_jax import SimCSE
 from simcse_jax.bulk import resumable
 from simcse_jax.bulk.embeddings import blocks
 from simcse_jax.bulk.resumable import PartialEmbeddings
-from simcse_jax.commands.encode import parse
 from simcse_jax.errors import UserError
 from simcse_jax.host.locks import held_next_to
 from simcse_jax.vectors.parquet import MAKER
@@ -134,13 +134,15 @@ def test_encoding_resumes_after_a_kill_in_bytes_with_the_same_ranges(kind, tiny_
 
 
 MISTAKES = [
-    ("gs://bucket/emb.npy", "name a folder: gs://bucket/emb.npy/"),
-    ("o.npy --parts 2", "--parts: give --part too"),
-    ("o.npy --parts 2 --part 2", "--part 2: must be from 0 to 1"),
-    ("o.npy --prompt a --prompt-name b", "not allowed with"),
-    ("o.npy --output-dtype int8 --parts 2 --part 0", "--parts: all need the same ranges of int8"),
-    ("o.parquet --tokens --output-dtype int8", "--output-dtype int8: is for sentences"),
-    ("o.npy --tokens", "--tokens: writes .parquet"),
+    ("gs://bucket/emb.npy", {}, "name a folder: gs://bucket/emb.npy/"),
+    ("o.npy", {"parts": 2}, "parts: give part too"),
+    ("o.npy", {"parts": 2, "part": 2}, "part 2: must be from 0 to 1"),
+    ("o.npy", {"output_dtype": "int8", "parts": 2, "part": 0}, "parts: all need the same ranges of int8"),
+    ("o.npy", {"engine": "ray"}, "engine ray: o.npy is a file"),
+    ("o.npy", {"ranges": "a", "calibration": "b"}, "ranges: does not go with calibration"),
+    ("o.parquet", {"tokens": True, "output_dtype": "int8"}, "output_dtype int8: is for sentences"),
+    ("o.parquet", {"tokens": True, "normalize": False}, "normalize=False: is for sentences"),
+    ("o.npy", {"tokens": True}, "tokens: writes .parquet"),
 ]
 
 
@@ -174,9 +176,9 @@ def test_mistakes_are_found_first_one_job_writes_an_output_and_no_other_input_or
     write(tmp_path)
     done = encode(tiny_bert, source, output, "--save-every", 6)
     assert done.returncode == 0 and "resuming after row" in done.stdout, done.stderr
-    for options, message in MISTAKES:
-        with pytest.raises(UserError, match=message):
-            parse(["--model", "m", "--data", "a.txt", "--output", *options.split()])
+    for name, options, message in MISTAKES:
+        with pytest.raises(UserError, match=f"^{message}" if options else message):
+            simcse_jax.encode("m", "a.txt", name, **options)
 
 
 def test_embeddings_that_are_not_finite_and_mistakes_in_the_input_leave_nothing(nan_bert, tmp_path, tiny_bert):

@@ -1,7 +1,6 @@
 import json
 import math
 import shutil
-import sys
 
 import numpy as np
 import pytest
@@ -9,9 +8,9 @@ import scipy.spatial
 from support import call, refused
 from support.pictures import texts
 
+import simcse_jax
 from simcse_jax.choices import TASKS
-from simcse_jax.commands.command_line import Parser
-from simcse_jax.commands.geometry import read_arguments
+from simcse_jax.commands import geometry, verbs
 from simcse_jax.errors import UserError
 from simcse_jax.evaluation import geometry as measures
 from simcse_jax.evaluation import sts
@@ -161,38 +160,35 @@ def test_runs_without_checkpoints_are_drawn_from_their_records(tmp_path, recorde
     refused(done, "--runs: the label x is given to runs that differ in more than their seed")
 
 
-def read(monkeypatch, *arguments):
-    monkeypatch.setattr(sys, "argv", ["geometry", *arguments, "--output=out"])
-    return read_arguments(Parser("geometry"))
-
-
 MISTAKES = [
-    ("", "nothing to measure"),
-    ("--models m", "--data: is missing"),
-    ("--models m m --data d", "--models: m is given twice"),
-    ("--models m --panels a b --data d", "--panels: must have a title for each --models, 1"),
-    ("--models m@whitening --data d", "--postprocess-data: must be set for whitening"),
-    ("--models m@flow --data d --postprocess-data t --postprocess-dimensions 4", "--postprocess-dimensions=4"),
+    ({}, "nothing to measure"),
+    ({"models": "m"}, "data: is missing"),
+    ({"models": ["m", "m"], "data": "d"}, "models: m is given twice"),
+    ({"models": "m", "panels": ["a", "b"], "data": "d"}, "panels: must have a title for each models, 1"),
+    ({"models": "m@whitening", "data": "d"}, "postprocess_data: must be set for whitening"),
+    (
+        {"models": "m@flow", "data": "d", "postprocess_data": "t", "postprocess_dimensions": 4},
+        "postprocess_dimensions=4",
+    ),
 ]
 
 
 def test_models_have_methods_and_panels_runs_their_labels_and_after_a_mistake_nothing_is_written(
-    monkeypatch, tmp_path, tiny_bert, trained, corpus
+    tmp_path, tiny_bert, trained, corpus
 ):
-    for given, message in MISTAKES:
+    for options, message in MISTAKES:
         with pytest.raises(UserError) as error:
-            read(monkeypatch, *given.split())
-        assert message in str(error.value), given
-    given = ("--models", "a", "b@flow", "c@3@avg@whitening", "--data=x", "--postprocess=whitening")
-    options = read(monkeypatch, *given, "--postprocess-data=target", "--postprocess-dimensions=8")
-    assert [model.postprocess for model in options.models.values()] == ["whitening", "flow", "whitening"]
-    assert read(monkeypatch, "--models", "a", "b=x", "--data=x").panels == {"": ["a", "b=x"]}
-    found = read(monkeypatch, "--models", "a", "--models", "b=x", "--data=x")
-    assert found.panels == {"panel 1": ["a"], "panel 2": ["b=x"]}
-    assert [model.label for model in found.models.values()] == ["", "x"]
-    assert read(monkeypatch, "--models", "m", "--data", __file__).args.split == "test"
-    assert read(monkeypatch, "--models", "m", "--data", "x", "--split", "all").args.split == "all"
-    assert read(monkeypatch, "--runs", "runs/a=x", "runs/tau=1@y").runs == {"runs/a": "x", "runs/tau=1@y": ""}
+            simcse_jax.geometry(output="out", **options)
+        assert message in str(error.value), options
+    models = geometry.read_models(["a", "b@flow=x", "c@3@avg@whitening"], "whitening", "target", 8)
+    assert [model.postprocess for model in models.values()] == ["whitening", "flow", "whitening"]
+    assert [model.label for model in models.values()] == ["", "x", ""]
+    _, bound = verbs.parse("geometry", ["--models", "a", "b=x", "--data=x", "--output=out"])
+    assert geometry.specs_of_panels(bound.arguments["models"], ()) == {"": ["a", "b=x"]}
+    _, bound = verbs.parse("geometry", ["--models", "a", "--models", "b=x", "--data=x", "--output=out"])
+    assert geometry.specs_of_panels(bound.arguments["models"], ()) == {"panel 1": ["a"], "panel 2": ["b=x"]}
+    assert geometry.specs_of_panels(["a", "b=x"], ["title"]) == {"title": ["a", "b=x"]}
+    assert geometry.read_runs(["runs/a=x", "runs/tau=1@y"]) == {"runs/a": "x", "runs/tau=1@y": ""}
     data = ("--data", corpus["dev"], "--output", tmp_path / "out")
     refused(call("geometry", "--models", "no/such", *data, "--score", "sts_avg"), "--score sts_avg", "a file of pairs")
     (tmp_path / "few.txt").write_text("a cat\na dog\n")

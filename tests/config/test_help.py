@@ -8,7 +8,8 @@ from simcse_jax.config.help import describe_fields
 from simcse_jax.field import at_least, field
 from simcse_jax.training.sweeps import variants
 
-COMMANDS = ("train", "tune", "sweep", "evaluate", "encode", "search", "export", "analyze", "geometry", "demo", "serve")
+COMMANDS = ("train", "tune", "sweep", "evaluate", "encode", "search", "export", "analyze", "geometry")
+COMMANDS += ("demo", "serve", "aot")
 
 
 def unwrapped(text):
@@ -50,10 +51,10 @@ def test_fields_are_under_their_headings():
 def test_neither_help_nor_a_mistake_waits_for_jax():
     code = """
 import contextlib, importlib, sys
-from simcse_jax.commands.command_line import module_of
+from simcse_jax.commands.verbs import main_of
 
 for command in COMMANDS:
-    main = importlib.import_module(module_of(command)).main
+    main = main_of(command)
     sys.argv = [command, "--help"]
     with contextlib.suppress(SystemExit):
         main()

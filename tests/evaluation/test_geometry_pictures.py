@@ -5,7 +5,7 @@ from support.pictures import measured, texts
 
 from simcse_jax.evaluation import geometry
 from simcse_jax.evaluation import geometry_pictures as pictures
-from simcse_jax.evaluation.geometry_pictures import Place
+from simcse_jax.evaluation.geometry_pictures import PlanePoint
 
 
 @pytest.mark.slow
@@ -36,7 +36,7 @@ def test_pictures_name_each_model_with_its_score_or_panel_and_runs_with_their_st
         assert names <= set(there) and any("STS-B test" in text for text in there)
         assert "0.0001" not in there
     found = measured(0)
-    there = texts(pictures.runs({"a": [Place(7, found.alignment, found.uniformity, found)]}, "STS-B test")["svg"])
+    there = texts(pictures.runs({"a": [PlanePoint(7, found.alignment, found.uniformity, found)]}, "STS-B test")["svg"])
     assert f"a, step 7 on STS-B test: Spearman × 100 {found.spearman:.1f}" in there
     assert f"{found.alignment:.2f}  alignment: pairs rated above 4" in there
     mean = found.groups["0–1"].mean
@@ -51,12 +51,12 @@ def test_pictures_name_each_model_with_its_score_or_panel_and_runs_with_their_st
     assert {"step 0", "59"} <= set(there) and sum(text.isdigit() for text in there) < 30  # those that would overlap
     one = {0: {"alignment": 0.2, "uniformity": -1.0}, 10: {"alignment": 0.4, "uniformity": -2.0}}
     other = {10: {"alignment": 0.6, "uniformity": -3.0}, 20: {"alignment": 0.0, "uniformity": 0.0}}
-    assert pictures.mean_of([one, other]) == [Place(10, pytest.approx(0.5), -2.5)]
+    assert pictures.mean_of([one, other]) == [PlanePoint(10, pytest.approx(0.5), -2.5)]
     assert pictures.mean_of([one])[1].to_json() == {"step": 10, "alignment": 0.4, "uniformity": -2.0}
 
 
-def at(step: int, *place: float) -> Place:
-    return Place(step, *place)
+def at(step: int, *place: float) -> PlanePoint:
+    return PlanePoint(step, *place)
 
 
 @pytest.mark.slow

@@ -1,6 +1,5 @@
 """Standard output and standard error (test_command_line.py has a full disk and an encoding)."""
 
-import argparse
 import io
 import os
 import subprocess
@@ -43,7 +42,7 @@ def test_lines_that_are_typed(monkeypatch, capsys):
 
 def test_arguments_that_are_text():
     assert streams.argument("é 🎸") == "é 🎸"
-    with pytest.raises(argparse.ArgumentTypeError, match=r"^'caf\\udce9' is not UTF-8 \(byte 0xe9\); type it in UTF-8"):
+    with pytest.raises(ValueError, match=r"^'caf\\udce9' is not UTF-8 \(byte 0xe9\); type it in UTF-8"):
         streams.argument(b"caf\xe9".decode(errors="surrogateescape"))
 
 

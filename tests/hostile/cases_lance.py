@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from hostile.case import EITHER, REFUSED, Case, Reader
+from hostile.case import DONE, EITHER, REFUSED, Case, Reader
 from hostile.damages import Make, both, change, cut, each, flip, instead, remove, write
 from hostile.json_damages import WHOLE
 
@@ -81,5 +81,6 @@ def cases() -> Iterator[Case]:
         yield of_bytes.case(KIND, f"of bytes: {damage}", change(SMALL, WHOLE[damage]))
     for damage, options in BUILDS.items():
         yield build.case(KIND, f"build: {damage}", None, REFUSED, "", *options.split())
-    for option in ("sentences=text.txt", "backend=faiss", "refine=0", "nprobes=many"):
+    yield search.case(KIND, "--backend=faiss", None, DONE, "", "--backend=faiss")  # which has no effect here
+    for option in ("sentences=text.txt", "refine=0", "nprobes=many"):
         yield search.case(KIND, f"--{option}", None, REFUSED, "", f"--{option}")

@@ -47,8 +47,8 @@ OPTIONS: dict[str, tuple[str, str, str, str]] = {  # what is given; options that
     "analyze": (
         f"{OF_DATA} output=out",
         "batch-size min-count max-types samples seed sentences rank artificial",
-        "models compare runs data column",
-        "split",
+        "models runs data column",
+        "split units",
     ),
     "geometry": (
         f"models=model {OF_PAIRS} output=out",
@@ -74,7 +74,7 @@ OPTIONS: dict[str, tuple[str, str, str, str]] = {  # what is given; options that
         "config=unsup_bert topology=v5e:2x4",
         "batch-per-chip columns fill top",
         "config",
-        "plan topology topologies",
+        "plan topology",
     ),
     "overlap": ("anchor=", "", "anchor positive label", "positives"),
 }

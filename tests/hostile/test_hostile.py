@@ -17,7 +17,8 @@ from hostile.zygote import Done, Zygote
 from support import ROOT
 
 from simcse_jax.__main__ import COMMANDS
-from simcse_jax.commands.command_line import module_of, run_command
+from simcse_jax.commands.command_line import run_command
+from simcse_jax.commands.verbs import main_of
 
 
 @pytest.mark.hostile
@@ -30,13 +31,14 @@ class Here:
     """In place of a zygote: this process, which has imported and compiled what a few harmless cases need."""
 
     def run(self, command, arguments, folder) -> Done:
-        module, _, function = command.partition(":") if ":" in command else (module_of(command), "", "main")
+        module, _, function = command.partition(":")
+        main = getattr(importlib.import_module(module), function) if function else main_of(command)
         out, err = io.StringIO(), io.StringIO()
         with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
             patch.setattr(sys, "argv", [f"simcse-jax {command}", *arguments])
             patch.chdir(folder)
             with pytest.raises(SystemExit) as end:
-                run_command(getattr(importlib.import_module(module), function))
+                run_command(main)
         return Done(end.value.code, out.getvalue(), err.getvalue(), 0.0)
 
 

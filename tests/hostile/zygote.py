@@ -207,7 +207,8 @@ def _run(command: str) -> int:
     import threading
     import traceback
 
-    from simcse_jax.commands.command_line import module_of, run_command
+    from simcse_jax.commands.command_line import run_command
+    from simcse_jax.commands.verbs import main_of
 
     # Which would serve until they are interrupted.
     if server := {"demo": "simcse_jax.commands.demo", "serve": "simcse_jax.serving.server"}.get(command):
@@ -220,7 +221,7 @@ def _run(command: str) -> int:
             module, _, function = command.partition(":")
             run_command(getattr(importlib.import_module(module), function))
         else:
-            run_command(importlib.import_module(module_of(command)).main)
+            run_command(main_of(command))
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else 0 if end.code is None else 1
     except BaseException:

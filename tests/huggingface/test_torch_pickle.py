@@ -6,9 +6,9 @@ import pytest
 from support.pickles import Call, parts, storage, tensor, whole
 
 from simcse_jax.huggingface import torch_pickle
-from simcse_jax.huggingface.torch_pickle import Storage, Tensor, read_pickle
+from simcse_jax.huggingface.torch_pickle import Tensor, TorchStorage, read_pickle
 
-FLOATS = Storage("FloatStorage", "0", 6)
+FLOATS = TorchStorage("FloatStorage", "0", 6)
 
 
 def read(content: bytes):

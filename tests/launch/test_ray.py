@@ -4,7 +4,7 @@ import pytest
 import yaml
 from support import ROOT
 
-from simcse_jax.commands import encode
+from simcse_jax.commands import verbs
 
 MANIFESTS = sorted((ROOT / "launch" / "ray").glob("*.yaml"))
 
@@ -17,8 +17,10 @@ def job(request):
 def test_its_command_has_options_that_go_together_and_its_pods_all_of_a_host_s_accelerators(job):
     program, *arguments = shlex.split(job["spec"]["entrypoint"])
     assert (program, arguments[0]) == ("simcse-jax", "encode")
-    args = encode.parse(arguments[1:])
-    assert (args.engine, args.address, args.folder) == ("ray", "auto", True) and args.data.endswith("/*.parquet")
+    _, bound = verbs.parse("encode", arguments[1:])
+    options = bound.arguments
+    assert (options["engine"], options["address"]) == ("ray", "auto") and options["data"].endswith("/*.parquet")
+    assert options["output"].startswith("gs://")
     kubernetes_validate = pytest.importorskip("kubernetes_validate")
     assert (job["apiVersion"], job["kind"]) == ("ray.io/v1", "RayJob")
     cluster = job["spec"]["rayClusterSpec"]

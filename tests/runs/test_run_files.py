@@ -54,7 +54,7 @@ DAMAGED = [
     ("config/a.b", [3], r"config\.a\.b is not the name"), ("config/deep", [DEEP], r"config\.deep\.a.* is not the name"),
     ("model", WRONG, r"model|max_length"), ("sha256", [None, 3, [1], {"data.train": 3}], "sha256"),
     ("model/max_length", [value for value in WRONG if value != 10**30] + [2], r"model\.max_length is"),
-    ("versions", ["x", 3, [1], {"jax": 3}, None], "versions"), ("device", ["x", 3, {"count": None}], "device"),
+    ("versions", ["x", 3, [1], {"jax": 3}, {}, None], "versions"), ("device", ["x", 3, {}, {"count": None}], "device"),
     ("config", WRONG, "config"), ("examples", ["x", None, 3.5], "examples not a whole number"),
 ]  # fmt: skip
 

@@ -1,10 +1,10 @@
 import asyncio
 
 from simcse_jax.serving import demo_guard
-from simcse_jax.serving.demo_guard import Guard, Names, refusal
+from simcse_jax.serving.demo_guard import DemoGuard, HostNames, refusal
 
 JOIN = "/gradio_api/queue/join"
-LOCAL = Names("127.0.0.1")
+LOCAL = HostNames("127.0.0.1")
 
 
 def status(method="GET", path="/", names=LOCAL, **headers):
@@ -21,14 +21,17 @@ def test_local_names_own_pages_and_json_are_answered_other_names_sites_paths_and
         *("localhost/evil.com", "localhost.", "192.168.1.5", "0.0.0.0", "127.0.0.2", "", "[::1"),
     ):
         assert status(host=host) == status("POST", JOIN, host=host) == 403, host
-    everywhere, shared = Names("0.0.0.0", ["gpu1.lab"]), Names("127.0.0.1")
+    everywhere, shared = HostNames("0.0.0.0", ["gpu1.lab"]), HostNames("127.0.0.1")
     for host in ("10.0.0.7:1", "[fe80::1]", "GPU1.lab", "localhost"):
         assert status(host=host, names=everywhere) == 200, host
     assert status(host="evil.com", names=everywhere) == 403
     assert "--allow-host" in refusal("GET", "/", {"host": "evil.com"}, everywhere)[1]
     assert status(host="a.gradio.live", names=shared) == 403
     shared.add("a.gradio.live")
-    assert status(host="a.gradio.live", names=shared) == 200 and status(host="[fe80::1]", names=Names("fe80::1")) == 200
+    assert (
+        status(host="a.gradio.live", names=shared) == 200
+        and status(host="[fe80::1]", names=HostNames("fe80::1")) == 200
+    )
     for method, path in [
         *(("POST", f"/gradio_api/{name}") for name in ("upload", "upload/", "process_recording", "component_server")),
         *(("POST", name) for name in ("/login", "/upload", "/gradio_api/stream/x", "/", "/config")),
@@ -53,7 +56,7 @@ def test_local_names_own_pages_and_json_are_answered_other_names_sites_paths_and
         assert status("GET", "/config", sec_fetch_site=site, sec_fetch_dest="image") == 403
         assert status("GET", "/", sec_fetch_site=site, sec_fetch_dest="iframe") == 403
         assert status("GET", "/", sec_fetch_site=site, sec_fetch_dest="document") == 200  # a link
-    names = Names("127.0.0.1", ["gpu1.lab"])
+    names = HostNames("127.0.0.1", ["gpu1.lab"])
     for origin, expected in {"https://gpu1.lab": 200, "https://evil.com": 403, "http://localhost:3000": 403}.items():
         assert status("POST", JOIN, names, origin=origin, host="127.0.0.1:7860") == expected
     assert status("POST", JOIN, names, origin="http://gpu1.lab:8080", host="gpu1.lab") == 403
@@ -80,7 +83,9 @@ def test_local_names_own_pages_and_json_are_answered_other_names_sites_paths_and
         return parts.pop(0)
 
     headers = [(b"host", b"localhost"), (b"content-length", b"12")]
-    asyncio.run(Guard(app, LOCAL)({"type": "http", "method": "POST", "path": JOIN, "headers": headers}, receive, None))
+    asyncio.run(
+        DemoGuard(app, LOCAL)({"type": "http", "method": "POST", "path": JOIN, "headers": headers}, receive, None)
+    )
     assert seen == [{"type": "http.request", "body": b'{"data": []}', "more_body": False}, {"type": "http.disconnect"}]
     assert ask("http", (b"Host", b"localhost")) == ["the page"] and ask("lifespan") == ["the page"]
     start, body = ask("http", (b"host", b"evil\xff.com"))
@@ -98,5 +103,5 @@ def ask(kind, *headers):
         sent.append(message)
 
     scope = {"type": kind, "method": "GET", "path": "/", "headers": list(headers)}
-    asyncio.run(Guard(app, LOCAL)(scope, None, send))
+    asyncio.run(DemoGuard(app, LOCAL)(scope, None, send))
     return sent

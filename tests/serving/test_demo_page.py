@@ -90,7 +90,7 @@ def client():
         import gradio_client
 
         page = demo_page.build({"letters": Letters("hhhh", "aaaa", "aab")}, 3, ["aab", "hhhh"])
-        guard = demo_guard.launch_options(demo_guard.Names("127.0.0.1"))
+        guard = demo_guard.launch_options(demo_guard.HostNames("127.0.0.1"))
         page.launch(server_name="127.0.0.1", quiet=True, prevent_thread_lock=True, **guard)
         yield gradio_client.Client(page.local_url, verbose=False)
         page.close()

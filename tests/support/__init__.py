@@ -1,7 +1,5 @@
 """Shared by the tests: tiny models as Hugging Face folders, small corpora, commands run as by a user."""
 
-import importlib
-import importlib.util
 import io
 import json
 import os
@@ -20,7 +18,8 @@ import pytest
 from flax import nnx
 from safetensors.numpy import save_file
 
-from simcse_jax.commands.command_line import module_of, run_command
+from simcse_jax.commands.command_line import run_command
+from simcse_jax.commands.verbs import main_of
 from simcse_jax.host import progress
 from simcse_jax.huggingface.weight_names import to_tensors
 from simcse_jax.models import parameters
@@ -222,7 +221,7 @@ def run(command: str, *args, fresh=False, env: dict[str, str] | None = None, **k
 def call(command: str, *args: object) -> subprocess.CompletedProcess:
     """Like `run`, but in this process, which saves the seconds that a new one needs to import and compile."""
     out, err = io.StringIO(), io.StringIO()
-    main = importlib.import_module(module_of(command)).main
+    main = main_of(command)
     with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
         patch.setattr(sys, "argv", [f"simcse-jax {command}", *map(str, args)])
         patch.chdir(ROOT)

@@ -4,7 +4,7 @@ import numpy as np
 
 from simcse_jax.data.batches import Corpus, tokenize
 from simcse_jax.data.corpus.making import make
-from simcse_jax.data.corpus.plan import enter, make_plan
+from simcse_jax.data.corpus.plan import Preparation, enter, make_plan
 from simcse_jax.data.corpus.prepared import Prepared
 from simcse_jax.data.examples import read_examples
 from simcse_jax.huggingface.tokenizer import Tokenizer
@@ -19,8 +19,8 @@ def tokenizer_of(model: Path) -> Tokenizer:
 def prepare(folder: Path, model: Path, *data, max_length=16, shard_rows=16, vocabulary=40, **options) -> Prepared:
     """Prepares a corpus of a few shards in this process."""
     tokenizer = tokenizer_of(model)
-    options.setdefault("columns", {})
-    plan = make_plan([str(each) for each in data], tokenizer, vocabulary, max_length, shard_rows=shard_rows, **options)
+    preparation = Preparation(max_length, shard_rows=shard_rows, **options)
+    plan = make_plan([str(each) for each in data], tokenizer, vocabulary, preparation)
     folder.mkdir(exist_ok=True)
     enter(folder, plan)
     assert make(folder, plan, tokenizer) is not None

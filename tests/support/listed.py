@@ -10,7 +10,7 @@ def record(config, **changes) -> dict:
     """The contents of the `run.json` of a run with this config."""
     device = {"kind": "cpu", "platform": "cpu", "count": 1}
     run = {"config": recorded(config), "hub": [], "examples": 40, "sha256": {}, "model": {"max_length": 32}}
-    return run | {"versions": versions(), "device": device} | changes
+    return run | {"versions": {"python": "3.12", **versions()}, "device": device} | changes
 
 
 def write_run(folder: Path, scores: dict[int, float], result: dict | None = None, examples=640, **fields) -> None:

@@ -47,7 +47,7 @@ def source_of(module: str) -> str:
     """The text of a command's file, empty if it is no command."""
     path = ROOT.joinpath(*module.split(".")).with_suffix(".py")
     text = path.read_text(encoding="utf-8") if path.is_file() else ""
-    return text if "def main(" in text else ""
+    return text if "def main(" in text or "@verb" in text else ""
 
 
 class Parsed(BaseException):

@@ -83,10 +83,11 @@ def import_later() -> None:
 
 
 def serve() -> None:
-    from simcse_jax.commands.command_line import module_of, run_command
+    from simcse_jax.commands.command_line import run_command
+    from simcse_jax.commands.verbs import main_of
 
     import_later()
-    mains = {"digest": digest} | {name: importlib.import_module(module_of(name)).main for name in COMMANDS}
+    mains = {"digest": digest} | {name: main_of(name) for name in COMMANDS}
     answers = os.fdopen(os.dup(1), "w")
     for line in sys.stdin:
         job = json.loads(line)

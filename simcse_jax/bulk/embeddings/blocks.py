@@ -13,9 +13,9 @@ import numpy as np
 from simcse_jax.bulk.embeddings.embeddings_folder import (
     ABOUT,
     LOOK_SECONDS,
-    Block,
     Facts,
     Manifest,
+    RowBlock,
     blocks_of,
     complete,
     fingerprint,
@@ -49,7 +49,7 @@ TOKENS = 1 << 17  # their tokens at most, if all are of maximum length: 0.5 GB f
 def make_block(
     folder: Folder,
     plan: FolderPlan,
-    block: Block,
+    block: RowBlock,
     encoder: RowEncoder,
     *,
     advance: Callable[[int], object] | None = None,
@@ -63,7 +63,7 @@ def make_block(
 
 
 def _make(
-    folder: Folder, plan: FolderPlan, block: Block, encoder: RowEncoder, advance: Callable[[int], object] | None
+    folder: Folder, plan: FolderPlan, block: RowBlock, encoder: RowEncoder, advance: Callable[[int], object] | None
 ) -> None:
     import pyarrow.parquet
 

@@ -19,7 +19,7 @@ LOOK_SECONDS = 0.5  # between checks of what other processes have done
 ABOUT = b"simcse_jax"  # the metadata key of a file's facts
 
 
-class Block(NamedTuple):
+class RowBlock(NamedTuple):
     """Rows that are encoded into a file of their own."""
 
     plan: str  # the fingerprint of the folder's plan
@@ -72,7 +72,7 @@ def count_rows(folder: Folder, plan: FolderPlan, source: int, patient: bool = Fa
         return mine
 
 
-def blocks_of(folder: Folder, plan: FolderPlan) -> list[Block]:
+def blocks_of(folder: Folder, plan: FolderPlan) -> list[RowBlock]:
     """All blocks. Counts rows first if necessary, together with other processes."""
     patient = False
     while uncounted_sources := uncounted(folder, plan):
@@ -80,7 +80,7 @@ def blocks_of(folder: Folder, plan: FolderPlan) -> list[Block]:
         if not any(done):
             time.sleep(LOOK_SECONDS)
         patient = is_remote(folder) and not any(done)
-    blocks: list[Block] = []
+    blocks: list[RowBlock] = []
     size, row, mark = plan.key["--block-rows"], 0, fingerprint(plan)
     with ThreadPoolExecutor(shared_folder.AT_A_TIME) as threads:
         paths = [plan.file(folder, _counted(source)) for source in range(len(plan.sources))]
@@ -91,7 +91,7 @@ def blocks_of(folder: Folder, plan: FolderPlan) -> list[Block]:
         places = [Place(*place) for place in counted["places"]]
         for number, first in enumerate(range(0, counted["rows"], size)):
             rows = min(size, counted["rows"] - first)
-            blocks.append(Block(mark, source, number, first, rows, row, places[number] if places else None))
+            blocks.append(RowBlock(mark, source, number, first, rows, row, places[number] if places else None))
             row += rows
     if not blocks:
         raise UserError(f"{plan.sources[0]}: holds no sentences")
@@ -109,7 +109,7 @@ def _counted(source: int) -> str:
 
 
 class Facts(NamedTuple):
-    """What a block's file says of itself."""
+    """The facts in a block's file."""
 
     plan: str  # the block's
     row: int  # the block's
@@ -118,12 +118,12 @@ class Facts(NamedTuple):
     cut: int  # the number of sentences that were cut
 
 
-def is_made(folder: Folder, block: Block) -> bool:
+def is_made(folder: Folder, block: RowBlock) -> bool:
     """Whether a block's file exists; it is renamed into place when it is whole."""
     return shared_folder.size_of(folder / block.file) is not None
 
 
-def read_facts(folder: Folder, block: Block) -> Facts:
+def read_facts(folder: Folder, block: RowBlock) -> Facts:
     """The facts in a block's file; refuses another file."""
     import pyarrow
     import pyarrow.parquet
@@ -153,7 +153,7 @@ class Manifest(NamedTuple):
     files: list[list[Any]]  # each block's file and first row
 
 
-def finish(folder: Folder, plan: FolderPlan, blocks: Sequence[Block]) -> Manifest | None:
+def finish(folder: Folder, plan: FolderPlan, blocks: Sequence[RowBlock]) -> Manifest | None:
     """Writes and returns the manifest; None if another process is writing it."""
     with shared_folder.claimed(folder / MANIFEST, patient=True) as mine:
         if not mine:
@@ -176,7 +176,7 @@ def read_manifest(folder: Folder, plan: FolderPlan) -> Manifest | None:
     return None if content is None else Manifest(**content)
 
 
-def complete(folder: Folder, plan: FolderPlan, blocks: Sequence[Block]) -> Manifest | None:
+def complete(folder: Folder, plan: FolderPlan, blocks: Sequence[RowBlock]) -> Manifest | None:
     """The manifest of a complete folder; None if anything is missing."""
     manifest = read_manifest(folder, plan)
     if manifest is None or missing(folder, blocks):
@@ -186,12 +186,12 @@ def complete(folder: Folder, plan: FolderPlan, blocks: Sequence[Block]) -> Manif
     return manifest
 
 
-def missing(folder: Folder, blocks: Sequence[Block]) -> list[Block]:
+def missing(folder: Folder, blocks: Sequence[RowBlock]) -> list[RowBlock]:
     """The blocks without a file."""
     names = shared_folder.names_in(folder)
     return [block for block in blocks if block.file not in names]
 
 
-def _facts(folder: Folder, blocks: Sequence[Block]) -> list[Facts]:
+def _facts(folder: Folder, blocks: Sequence[RowBlock]) -> list[Facts]:
     with ThreadPoolExecutor(shared_folder.AT_A_TIME) as threads:
         return list(threads.map(lambda block: read_facts(folder, block), blocks))

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 
 from simcse_jax.bulk.embeddings.blocks import make_block
 from simcse_jax.bulk.embeddings.embeddings_folder import (
-    Block,
     Manifest,
+    RowBlock,
     blocks_of,
     complete,
     count_rows,
@@ -44,7 +44,7 @@ class Share(NamedTuple):
 
 
 class Job(NamedTuple):
-    """What every host needs to know."""
+    """The facts that every host needs."""
 
     place: str  # the command's working directory, for relative names
     folder: str
@@ -230,7 +230,7 @@ class BlockEncoder:
         """Loads the model, and compares it with the plan."""
         return _answer(self._load)
 
-    def make(self, block: Block) -> Answer:
+    def make(self, block: RowBlock) -> Answer:
         """Makes a block."""
         return _answer(lambda: make_block(self._folder, self._job.plan, block, self._encoder, patient=True))
 
@@ -248,7 +248,7 @@ class BlockEncoder:
         return True
 
 
-def _make_blocks(job: Any, blocks: Sequence[Block], share: Share) -> Iterator[Block]:
+def _make_blocks(job: Any, blocks: Sequence[RowBlock], share: Share) -> Iterator[RowBlock]:
     """Yields blocks as they are made, except those that processes outside the cluster are making.
 
     A lost actor is replaced, and its block goes to the next free one.
@@ -264,7 +264,7 @@ def _make_blocks(job: Any, blocks: Sequence[Block], share: Share) -> Iterator[Bl
     kind: Any = ray.remote(scheduling_strategy="SPREAD", **amount[share.kind])(BlockEncoder)
     waiting, clock, lost = deque(blocks), Clock(), 0
     running: dict[
-        Any, tuple[Any, Block | None]
+        Any, tuple[Any, RowBlock | None]
     ] = {}  # by its result, an actor with its block; None: it loads its model
 
     def start() -> None:

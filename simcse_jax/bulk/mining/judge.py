@@ -14,7 +14,7 @@ from simcse_jax.vectors.similarity import pairwise
 
 
 class Judge(Protocol):
-    """What gives scores by which negatives are chosen."""
+    """A model whose scores choose negatives."""
 
     def score_of_each(
         self, queries: Sequence[str], documents: Sequence[Sequence[str]]

@@ -11,7 +11,7 @@ from simcse_jax.data.building.reading import Tally, draw
 
 @dataclass(frozen=True)
 class BuildOptions:
-    """What a builder takes besides its sources."""
+    """The options of a builder, besides its sources."""
 
     splits: tuple[str, ...] = ("train",)
     hypothesis: str = nli.HYPOTHESES[0]

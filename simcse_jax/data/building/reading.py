@@ -1,4 +1,4 @@
-"""What builders share: reading files, tables and datasets, cleaning sentences, counting, and random samples."""
+"""Shared by builders: reading files, tables and datasets, cleaning sentences, counting, and random samples."""
 
 import glob
 import heapq

@@ -24,7 +24,7 @@ from simcse_jax.data.corpus.manifest import (
 from simcse_jax.data.corpus.plan import most_columns
 from simcse_jax.data.corpus.shards import TEXT, ShardWriter
 from simcse_jax.data.corpus.shared_folder import FolderPlan
-from simcse_jax.data.corpus.source_rows import Change, Item, Items, make_change
+from simcse_jax.data.corpus.source_rows import Augmentation, Item, Items, make_change
 from simcse_jax.errors import UserError
 from simcse_jax.host import progress
 from simcse_jax.host.storage import Folder, is_remote
@@ -59,7 +59,7 @@ class _Maker:
     def __init__(self, folder: Folder, plan: FolderPlan, tokenizer: Tokenizer, listed: Manifest | None):
         self._listed = {} if listed is None else {shard.file: shard for shard in listed.shards}
         self._folder, self._plan, self._key, self._tokenizer = folder, plan, plan.key, tokenizer
-        self._change: Change | None = make_change(plan.key["augment"], plan.key["seed"])
+        self._change: Augmentation | None = make_change(plan.key["augment"], plan.key["seed"])
 
     def make_missing(self, patient: bool) -> tuple[int, int]:
         """Returns how many shards it made, and how many are being made by others."""

@@ -5,6 +5,7 @@ import itertools
 import json
 import os
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from simcse_jax.data.corpus import shared_folder
@@ -24,35 +25,31 @@ from simcse_jax.huggingface.tokenizer import Tokenizer
 SHARD_ROWS = 1 << 22
 
 
-def make_plan(
-    data: Sequence[str],
-    tokenizer: Tokenizer,
-    vocabulary: int,
-    max_length: int | Lengths,
-    *,
-    columns: Mapping[str, str],
-    positives: str = "",
-    labels: bool = False,
-    mixed: bool = False,
-    prompts: Sequence[str] = (),
-    augment: Mapping[str, Any] | None = None,
-    seed: int = 42,
-    keep_text: bool = False,
-    shard_rows: int | None = None,
-) -> FolderPlan:
+class Preparation(NamedTuple):
+    """How a corpus is made of its sources; `columns`, `positives`, `labels` and `mixed` as in `read_examples`."""
+
+    max_length: int | Lengths  # in tokens, where sentences are cut; for all columns, or for anchors and for others
+    columns: Mapping[str, str] = MappingProxyType({})
+    positives: str = ""
+    labels: bool = False
+    mixed: bool = False
+    prompts: Sequence[str] = ()  # before sentences: one for all columns, or one for each; negatives share the third
+    augment: Mapping[str, Any] | None = None  # `name`, `percent`, `both` and `lexicon` of changed copies
+    seed: int = 42  # for changed copies and next sentences
+    keep_text: bool = False
+    shard_rows: int | None = None  # the maximum of a source's rows in a shard; None for the usual number or fewer
+
+
+def make_plan(data: Sequence[str], tokenizer: Tokenizer, vocabulary: int, preparation: Preparation) -> FolderPlan:
     """Examines all sources, reading only their first rows; with lists of hard negatives, all rows, to find the longest.
 
     Args:
       data: sources as in `data.train`, each file of a folder or of a pattern being one.
-      max_length: in tokens, where sentences are cut; for all columns, or for anchors and for others.
-      columns, positives, labels, mixed: see `data.examples.read_examples`.
-      prompts: texts put before sentences: none, one for all columns, or one for each; all negatives share the third.
-      augment: `name`, `percent`, `both` and `lexicon` of changed copies; None for no copies.
-      seed: for changed copies and next sentences.
-      shard_rows: the maximum of a source's rows in a shard; None for the usual number, or less if necessary.
+      vocabulary: the number of token ids.
     """
+    max_length, columns, positives, labels, mixed, prompts, augment, seed, keep_text, shard_rows = preparation
     names = expand(data, "--data")
-    looked = [_look(name, columns, positives, labels, augment or {}) for name in names]
+    looked = [_examine(name, columns, positives, labels, augment or {}) for name in names]
     lengths = Lengths(max_length, max_length) if isinstance(max_length, int) else max_length
     longest, width = max(lengths), _widest([sample.source for sample in looked], mixed)
     if not isinstance(max_length, int) and width == 1:
@@ -90,20 +87,22 @@ def _rows_of_a_shard(asked: int | None, tokens: int) -> int:
     return asked or min(SHARD_ROWS, most)
 
 
-class _Looked(NamedTuple):
-    """What is known of a source from its first rows."""
+class _Examined(NamedTuple):
+    """A source, known from its first rows."""
 
     source: dict[str, Any]
     written: str  # see `Stamp`
 
 
-def _look(name: str, columns: Mapping[str, str], positives: str, labels: bool, augment: Mapping[str, Any]) -> _Looked:
+def _examine(
+    name: str, columns: Mapping[str, str], positives: str, labels: bool, augment: Mapping[str, Any]
+) -> _Examined:
     source, stamp = open_source(name, columns, positives, labels), stamp_of(name)
     if augment and len(source.chosen) > 1:
         hint = "choose its sentences with --columns anchor=…"
         raise UserError(f"--augment {augment['name']}: {name} has positives of its own; {hint}")
     width = 2 if augment or positives in REACH else source.widest()
-    return _Looked({"name": name, "bytes": stamp.bytes, "columns": width}, stamp.written)
+    return _Examined({"name": name, "bytes": stamp.bytes, "columns": width}, stamp.written)
 
 
 def _widest(sources: Sequence[Mapping[str, Any]], mixed: bool) -> int:

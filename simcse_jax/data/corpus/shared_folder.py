@@ -24,7 +24,7 @@ from simcse_jax.data.examples import PREFIXED, prefix_of
 from simcse_jax.data.rows import reported, size_and_time
 from simcse_jax.errors import UserError, why
 from simcse_jax.host.flock import Taken, open_alone
-from simcse_jax.host.hidden import DOT, PLAN
+from simcse_jax.host.hidden import PLAN
 from simcse_jax.host.locks import held_in_store
 from simcse_jax.host.storage import Folder, as_path, is_of_macos, is_remote, lock_of, parse_json, write_atomically
 
@@ -67,7 +67,7 @@ def enter(folder: Folder, plan: FolderPlan, whose: str, check: Callable[[], obje
             if mine:
                 before = read_sealed(plan.file(folder))
                 if before is None:
-                    check_own(folder)
+                    check_own(folder, plan.dot)
                     write_sealed(plan.file(folder), {"key": plan.key, "stamps": plan.stamps})
                 else:
                     _compare(folder, before, plan, whose)
@@ -75,11 +75,11 @@ def enter(folder: Folder, plan: FolderPlan, whose: str, check: Callable[[], obje
         time.sleep(0.1)  # another process has just started it
 
 
-def check_own(folder: Folder) -> None:
-    """Refuses a folder that has files but no plan."""
+def check_own(folder: Folder, dot: str) -> None:
+    """Refuses a folder that has files but no plan of its kind, whose name begins with `dot`."""
     names = names_in(folder)
     foreign = sorted(name for name in names if not name.startswith((".", f"{PLAN}.")))  # an unfinished plan
-    if foreign and names.isdisjoint((PLAN, f"{DOT}{PLAN}")):
+    if foreign and f"{dot}{PLAN}" not in names:
         raise UserError(f"--output {folder}: has other files ({foreign[0]}) and no plan; choose another folder")
 
 

@@ -27,13 +27,13 @@ class Item(NamedTuple):
 
 
 BLANK, UNLABELLED, UNUSED = (Item([], left_out=why) for why in ("blank", "unlabelled", "unused"))
-Change = Callable[[str, int, int], str]  # from a sentence, its row and its column to the changed sentence
+Augmentation = Callable[[str, int, int], str]  # from a sentence, its row and its column to the changed sentence
 
 
 class Items:
     """The rows of a source, in order, also a block of `shard_rows` at a time."""
 
-    def __init__(self, key: Mapping[str, Any], number: int, change: Change | None):
+    def __init__(self, key: Mapping[str, Any], number: int, change: Augmentation | None):
         """For source `number` of a corpus with this key (`plan.make_plan`); `change` makes changed copies."""
         self._key, self._number, self._change = key, number, change
         self._at = 0  # the number of the next row
@@ -81,7 +81,7 @@ class Items:
 
 
 def _rows(
-    source: Source, numbered: Iterator[tuple[int, Row]], positives: str, change: Change | None, both: bool
+    source: Source, numbered: Iterator[tuple[int, Row]], positives: str, change: Augmentation | None, both: bool
 ) -> Iterator[Item]:
     only = LABELS.index(positives) if positives in LABELS else None
     for number, row in numbered:
@@ -117,7 +117,7 @@ def _next_sentences(source: Source, numbered: Iterator[tuple[int, Row]], reach: 
         ahead.extend(itertools.islice(lines, 1))
 
 
-def make_change(augment: Mapping[str, Any], seed: int) -> Change | None:
+def make_change(augment: Mapping[str, Any], seed: int) -> Augmentation | None:
     """The change that augmentation makes to a sentence: a function of seed, row and column, as in `data.augment`."""
     if not augment:
         return None

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from simcse_jax.evaluation.analysis import page, pictures
-from simcse_jax.evaluation.analysis.page import Section
+from simcse_jax.evaluation.analysis.page import PageSection
 from simcse_jax.evaluation.analysis.pictures import MEASURES
 from simcse_jax.evaluation.analysis.report import PAPER, to_json
 from simcse_jax.evaluation.plotting import short_names, unique
@@ -76,10 +76,10 @@ def write(
         drawn = {field: pictures.over_steps(points_of, field, data)}
         files |= {f"{field}.{kind}": content for kind, content in drawn[field].items()}
         sections.append(page.picture_section(field, drawn))
-    sections.append(Section("First and last step", "", _ends(runs)))
+    sections.append(PageSection("First and last step", "", _ends(runs)))
     measured = page.facts({"What was measured": {"data": data, **about}, "Versions": versions})
     measured += page.table("The runs", [], list(workdirs.items()), text=True)
-    sections.append(Section("How it was measured", "", measured))
+    sections.append(PageSection("How it was measured", "", measured))
     about_runs = f"{len(runs)} run{'s' * (len(runs) > 1)}, measured on {data}. The measures are those of {PAPER}."
     part = page.part("runs", "How training changes the space", [*changed(runs), about_runs], sections)
     return page.write(folder, files, {"runs": part})

@@ -15,7 +15,7 @@ from simcse_jax.host.storage import local_path
 T = TypeVar("T")
 
 
-class Data(NamedTuple):
+class SpaceData(NamedTuple):
     """The sentences to measure on."""
 
     sentences: list[str]
@@ -23,7 +23,7 @@ class Data(NamedTuple):
     pairs: sts.Pairs | None  # the graded pairs that the sentences were taken from, if they were
 
 
-def read_data(name: str, column: str | None = None, split: str = "test", count: int = 0) -> Data:
+def read_data(name: str, column: str | None = None, split: str = "test", count: int = 0) -> SpaceData:
     """The sentences of a file; of graded pairs the first ones, since the second ones repeat their words.
 
     Args:
@@ -42,7 +42,7 @@ def read_data(name: str, column: str | None = None, split: str = "test", count: 
         sentences, about = pairs.first_as_read, f"STS-B {split}" if path.is_dir() else path.name
     if count > len(sentences):
         raise UserError(f"{name}: has {len(sentences):,} sentences, {count:,} were asked for")
-    return Data(evenly(sentences, count) if count else sentences, about, pairs)
+    return SpaceData(evenly(sentences, count) if count else sentences, about, pairs)
 
 
 def evenly(items: Sequence[T], count: int) -> list[T]:

@@ -21,7 +21,7 @@ from simcse_jax.evaluation.evaluator import Encode
 
 
 @runtime_checkable
-class Embed(Interface):
+class EmbedWithLayers(Interface):
     """A model: sentences to embeddings, and to the hidden states of layers."""
 
     @property
@@ -35,7 +35,7 @@ class Embed(Interface):
 
 
 class Sample(NamedTuple):
-    """What is measured on."""
+    """The data that is measured."""
 
     sentences: list[str]  # N, for all but alignment
     positives: list[tuple[str, str]]  # P pairs of sentences of the same meaning, for alignment; there may be none
@@ -62,7 +62,7 @@ class LastLayer(NamedTuple):
     sample: Sample
     temperature: float | None  # of the objective
 
-    def __call__(self, embed: Embed) -> dict[str, Any]:
+    def __call__(self, embed: EmbedWithLayers) -> dict[str, Any]:
         """The numbers of one model."""
         return measure_last_layer(embed, embed.tokens, *self)._asdict()
 

@@ -20,7 +20,7 @@ HERE = Path(__file__).parent
 NOTHING = "–"  # a cell without a value
 
 
-class Text(NamedTuple):
+class Caption(NamedTuple):
     """The words for a measure, a picture or a section."""
 
     title: str
@@ -28,10 +28,10 @@ class Text(NamedTuple):
     axis: str = ""  # of a measure
 
 
-TEXTS = {name: Text(**text) for name, text in json.loads((HERE / "texts.json").read_text(encoding="utf-8")).items()}
+TEXTS = {name: Caption(**text) for name, text in json.loads((HERE / "texts.json").read_text(encoding="utf-8")).items()}
 
 
-class Section(NamedTuple):
+class PageSection(NamedTuple):
     """A section of a part."""
 
     title: str
@@ -70,7 +70,7 @@ def page(parts: Mapping[str, str]) -> str:
     )
 
 
-def part(name: str, title: str, lead: Sequence[str], sections: Sequence[Section], data: Any = None) -> str:
+def part(name: str, title: str, lead: Sequence[str], sections: Sequence[PageSection], data: Any = None) -> str:
     """A part of the page.
 
     Args:
@@ -109,11 +109,11 @@ def figures(pictures: Mapping[str, bytes], wide: bool = False) -> str:
 
 def picture_section(
     name: str, drawn: Mapping[str, Pictures], *further: str, more: str = "", wide: bool = False
-) -> Section:
+) -> PageSection:
     """A section of `TEXTS` with those pictures of `name` and `further` that are drawn, and the HTML `more`."""
     present = [picture for picture in (name, *further) if picture in drawn]
     shown = {f"{TEXTS[picture].title}. {TEXTS[picture].meaning}": drawn[picture]["svg"] for picture in present}
-    return Section(TEXTS[name].title, TEXTS[name].meaning, (figures(shown, wide) if shown else "") + more)
+    return PageSection(TEXTS[name].title, TEXTS[name].meaning, (figures(shown, wide) if shown else "") + more)
 
 
 def table(caption: str, header: Sequence[str], rows: Sequence[Sequence[Any]], text: bool = False) -> str:

@@ -14,7 +14,7 @@ from jaxtyping import Float, Float64
 
 from simcse_jax.errors import UserError
 from simcse_jax.evaluation.analysis import page
-from simcse_jax.evaluation.analysis.page import Section
+from simcse_jax.evaluation.analysis.page import PageSection
 from simcse_jax.evaluation.analysis.report import to_json
 from simcse_jax.evaluation.analysis.spectrum import effective_rank
 from simcse_jax.evaluation.plotting import Pictures, add_grid, new_figure, panels, shortened, styles
@@ -212,9 +212,9 @@ def write(
     )
     parts = {"What was measured": {"data": data, **about}, "Readings": READINGS, "Versions": versions}
     sections = [
-        Section("Rank by artificial rows", "", page.figures({summarize(models): drawn["svg"]})),
-        Section("All numbers", tolerance, "".join(tables)),
-        Section("How it was measured", f"The claim is that of {PAPER}, section 4.2.", page.facts(parts)),
+        PageSection("Rank by artificial rows", "", page.figures({summarize(models): drawn["svg"]})),
+        PageSection("All numbers", tolerance, "".join(tables)),
+        PageSection("How it was measured", f"The claim is that of {PAPER}, section 4.2.", page.facts(parts)),
     ]
     part = page.part("rank", "The rank of the dimensions' correlation", [summarize(models), MEANING], sections)
     return page.write(folder, files, {"rank": part})

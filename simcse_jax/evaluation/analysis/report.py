@@ -11,7 +11,7 @@ from typing import Any
 from simcse_jax.evaluation.analysis import page, pictures, sentences
 from simcse_jax.evaluation.analysis.map import Map
 from simcse_jax.evaluation.analysis.measure import Measurement
-from simcse_jax.evaluation.analysis.page import PAGE, Section
+from simcse_jax.evaluation.analysis.page import PAGE, PageSection
 from simcse_jax.evaluation.analysis.pictures import MEASURES
 from simcse_jax.evaluation.analysis.tokens import Survey
 from simcse_jax.evaluation.plotting import Pictures
@@ -20,11 +20,16 @@ from simcse_jax.evaluation.sts import aligned
 METRICS = "metrics.json"
 PAPER = "“On Isotropy and Learning Dynamics of Contrastive-based Sentence Representation Learning” (Xiao et al., 2023)"
 PAIRS = {"dimensions": "self-similarity pairs", "dimensions_random_pairs": "random pairs"}
-Metrics = Mapping[str, Any]  # the measurements; see `write`
+ReportMetrics = Mapping[str, Any]  # the measurements; see `write`
 
 
 def write(
-    metrics: Metrics, folder: Path, *, versions: Mapping[str, str], compared: Metrics | None, maps: Mapping[str, Map]
+    metrics: ReportMetrics,
+    folder: Path,
+    *,
+    versions: Mapping[str, str],
+    compared: ReportMetrics | None,
+    maps: Mapping[str, Map],
 ) -> list[str]:
     """Writes the report, all or none: `metrics.json`, `sentences.json`, `report.html`, and NAME.png and NAME.svg.
 
@@ -57,17 +62,17 @@ def to_json(value: Mapping[str, Any]) -> str:
     return json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
-def models_of(metrics: Metrics) -> dict[str, Metrics]:
+def models_of(metrics: ReportMetrics) -> dict[str, ReportMetrics]:
     """The measurements of the models, by their labels."""
     return {model["label"]: model for model in metrics["models"]}
 
 
-def pairs_of(metrics: Metrics) -> list[tuple[str, str]]:
+def pairs_of(metrics: ReportMetrics) -> list[tuple[str, str]]:
     """The labels of each model that is compared, and of the one that it is compared with."""
     return [(pair["model"], pair["base"]) for pair in metrics["pairs"]]
 
 
-def draw(metrics: Metrics, maps: Mapping[str, Map]) -> dict[str, Pictures]:
+def draw(metrics: ReportMetrics, maps: Mapping[str, Map]) -> dict[str, Pictures]:
     """The pictures, by the names of their files."""
     models, pairs, data = models_of(metrics), pairs_of(metrics), metrics["data"]
     layers = {name: model["layers"] for name, model in models.items()}
@@ -89,7 +94,7 @@ def draw(metrics: Metrics, maps: Mapping[str, Map]) -> dict[str, Pictures]:
     return drawn | {name: pictures.embedding_map(projection, data) for name, projection in maps.items()}
 
 
-def part(metrics: Metrics, drawings: Mapping[str, Pictures], versions: Mapping[str, str]) -> str:
+def part(metrics: ReportMetrics, drawings: Mapping[str, Pictures], versions: Mapping[str, str]) -> str:
     """The part of the page."""
     models = models_of(metrics)
     tokens = " or ".join(f"{count:,}" for count in dict.fromkeys(model["tokens"] for model in models.values()))
@@ -111,8 +116,8 @@ def part(metrics: Metrics, drawings: Mapping[str, Pictures], versions: Mapping[s
         sections.append(page.picture_section("self_similarity_change", drawings, more=more, wide=len(changes) > 1))
     if correlations := metrics["correlations"]:
         sections.append(page.picture_section("correlation", drawings, more=_correlations(correlations)))
-    sections.append(Section("All layers", "", "".join(_layers(name, model) for name, model in models.items())))
-    sections.append(Section("How it was measured", "", _about(metrics, versions, drawings)))
+    sections.append(PageSection("All layers", "", "".join(_layers(name, model) for name, model in models.items())))
+    sections.append(PageSection("How it was measured", "", _about(metrics, versions, drawings)))
     return page.part("tokens", "The tokens, layer by layer", [about], sections)
 
 
@@ -120,7 +125,7 @@ def _named(pairs: Sequence[Sequence[str]]) -> str:
     return " and ".join(f"{base} → {model}" for model, base in pairs)
 
 
-def _summary(models: Mapping[str, Metrics]) -> str:
+def _summary(models: Mapping[str, ReportMetrics]) -> str:
     last = [model["layers"][-1] for model in models.values()]
     rows = [
         [MEASURES[field].title, *(_number(row[field]) for row in last)]
@@ -132,7 +137,7 @@ def _summary(models: Mapping[str, Metrics]) -> str:
     return page.table("The last layer in numbers", ["", *models], rows)
 
 
-def _dimensions(models: Mapping[str, Metrics]) -> str:
+def _dimensions(models: Mapping[str, ReportMetrics]) -> str:
     header = ["", *(f"top\u00a0{n}" for n in (1, 2, 3)), *(f"for\u00a0{share}%" for share in pictures.SHARES)]
     tables = []
     for field, kind in PAIRS.items():
@@ -144,14 +149,14 @@ def _dimensions(models: Mapping[str, Metrics]) -> str:
     return "".join(tables)
 
 
-def _informativity(models: Mapping[str, Metrics]) -> str:
+def _informativity(models: Mapping[str, ReportMetrics]) -> str:
     by_model = {name: {row["k"]: row["r2"] for row in model["informativity"]} for name, model in models.items()}
     ks = sorted({k for by_k in by_model.values() for k in by_k})
     rows = [[name, *(_number(by_k.get(k)) for k in ks)] for name, by_k in by_model.items()]
     return page.table("r² without the top k dimensions", ["", *(f"k\u00a0=\u00a0{k}" for k in ks)], rows)
 
 
-def _changes(pairs: Sequence[Metrics]) -> str:
+def _changes(pairs: Sequence[ReportMetrics]) -> str:
     """Table 2: of each pair a column with the tokens that became more contextualized, and one with the others."""
     columns = []
     for pair in pairs:
@@ -170,7 +175,7 @@ def _changes(pairs: Sequence[Metrics]) -> str:
     return page.table("The tokens that changed most", ["", *header], rows, text=True)
 
 
-def _correlations(correlations: Sequence[Metrics]) -> str:
+def _correlations(correlations: Sequence[ReportMetrics]) -> str:
     rows = []
     for both in correlations:
         numbers = [f"{both['best']:.3f}", str(both["best_n"]), str(len(both["by_n"])), _number(both["by_n"][-1])]
@@ -178,14 +183,14 @@ def _correlations(correlations: Sequence[Metrics]) -> str:
     return page.table("Correlation of the changes", ["", "at best", "at n =", "tokens", "all of them"], rows)
 
 
-def _layers(name: str, model: Metrics) -> str:
+def _layers(name: str, model: ReportMetrics) -> str:
     fields = [field for field in MEASURES if field in model["layers"][0]]
     rows = [[str(row["layer"]), *(_number(row[field]) for field in fields)] for row in model["layers"]]
     return page.table(name, ["layer", *(MEASURES[field].title for field in fields)], rows)
 
 
-def _about(metrics: Metrics, versions: Mapping[str, str], drawings: Mapping[str, Pictures]) -> str:
-    models: Sequence[Metrics] = metrics["models"]
+def _about(metrics: ReportMetrics, versions: Mapping[str, str], drawings: Mapping[str, Pictures]) -> str:
+    models: Sequence[ReportMetrics] = metrics["models"]
     bases: dict[str, list[str]] = {pair["model"]: [] for pair in metrics["pairs"]}
     for pair in metrics["pairs"]:
         bases[pair["model"]].append(pair["base"])

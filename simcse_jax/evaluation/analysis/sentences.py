@@ -1,4 +1,4 @@
-"""What changes for sentences: how alike unrelated and related ones are, where they lie, and the pairs themselves."""
+"""Changes of sentences: how alike unrelated and related ones are, where they lie, and the pairs themselves."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -20,7 +20,7 @@ SENTENCES = "sentences.json"
 FAR = 0.1  # by which the mean cosine of unrelated sentences changes where they are said to move
 
 
-class Sample(NamedTuple):
+class SentenceSample(NamedTuple):
     """The sentences and pairs that are measured."""
 
     texts: list[str]  # T different ones: those of the pairs, too
@@ -29,7 +29,7 @@ class Sample(NamedTuple):
     gold: np.ndarray  # a grade for each pair
 
 
-def sample(sentences: Sequence[str], pairs: sts.Pairs | None = None) -> Sample:
+def sample(sentences: Sequence[str], pairs: sts.Pairs | None = None) -> SentenceSample:
     """At most `MOST` different sentences and as many graded pairs, spread evenly over the data."""
     rows = evenly(range(len(pairs.gold)), MOST) if pairs else []
     sides = [(pairs.first[row], pairs.second[row]) for row in rows] if pairs else []
@@ -38,11 +38,11 @@ def sample(sentences: Sequence[str], pairs: sts.Pairs | None = None) -> Sample:
     chosen = evenly([text for text in different if text.strip()], MOST)
     place = {text: number for number, text in enumerate(dict.fromkeys([*chosen, *(t for side in sides for t in side)]))}
     gold = pairs.gold[rows] if pairs else np.zeros(0)
-    return Sample(list(place), list(range(len(chosen))), [(place[a], place[b]) for a, b in sides], gold)
+    return SentenceSample(list(place), list(range(len(chosen))), [(place[a], place[b]) for a, b in sides], gold)
 
 
 def compare(
-    about: Sample,
+    about: SentenceSample,
     embeddings: Mapping[str, Float[np.ndarray, "T D"]],
     changes: Sequence[tuple[str, str]],
     data: str,

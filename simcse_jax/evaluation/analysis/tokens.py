@@ -8,12 +8,12 @@ import collections
 import dataclasses
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple, runtime_checkable
+from typing import Any, NamedTuple, runtime_checkable
 from typing import Protocol as Interface
 
 import numpy as np
 
-from simcse_jax.errors import UserError
+from simcse_jax.errors import UserError, option
 
 # The choices that the isotropy paper leaves open: the values of each, the default first, with their meanings. The
 # defaults come closest to its figures (docs/background/results/tokens.md).
@@ -53,6 +53,16 @@ Type = tuple[int, ...]  # token ids
 CHUNK = 4096  # sentences tokenized, and encoded, at once
 
 
+def _choice(name: str) -> Any:
+    values = CHOICES[name]
+    meanings = "; ".join(f"{value}: {meaning}" for value, meaning in values.items())
+    return dataclasses.field(default=next(iter(values)), metadata={"help": meanings})
+
+
+def _number(default: int, meaning: str) -> Any:
+    return dataclasses.field(default=default, metadata={"help": meaning})
+
+
 @dataclasses.dataclass(frozen=True)
 class Protocol:
     """How token embeddings are measured.
@@ -60,30 +70,25 @@ class Protocol:
     `special_tokens` to `ranking`: see `CHOICES`.
     """
 
-    special_tokens: str = "in"
-    units: str = "pieces"
-    repeated_sentences: str = "keep"
-    occurrences: str = "first"
-    average: str = "types"
-    contributions: str = "shares"
-    ranking: str = "products"
-    min_count: int = 5  # token types that occur less often in the data have no self-similarity
-    max_types: int = 5000  # that have one, the most frequent: memory grows with them
-    samples: int = 1000  # tokens of the anisotropy baseline, one each of as many sentences
-    seed: int = 0  # of that sample
+    special_tokens: str = _choice("special_tokens")
+    units: str = _choice("units")
+    repeated_sentences: str = _choice("repeated_sentences")
+    occurrences: str = _choice("occurrences")
+    average: str = _choice("average")
+    contributions: str = _choice("contributions")
+    ranking: str = _choice("ranking")
+    min_count: int = _number(5, "Token types that occur less often in the data have no self-similarity.")
+    max_types: int = _number(5000, "The most types, by frequency, that have one; memory grows with them.")
+    samples: int = _number(1000, "Tokens of the anisotropy baseline, each from a different sentence.")
+    seed: int = _number(0, "The seed of that sample.")
 
     def __post_init__(self) -> None:
         for name, values in CHOICES.items():
-            if getattr(self, name) not in values:
-                raise UserError(f"{option(name)} {getattr(self, name)}: must be one of {', '.join(values)}")
+            if (value := getattr(self, name)) not in values:
+                raise UserError(f"{option(name, value)}: must be one of {', '.join(values)}")
         for name, least in (("min_count", 2), ("max_types", 1), ("samples", 3), ("seed", 0)):
-            if getattr(self, name) < least:
-                raise UserError(f"{option(name)} {getattr(self, name)}: must be {least} or more")
-
-
-def option(name: str) -> str:
-    """The command-line option of a field."""
-    return f"--{name.replace('_', '-')}"
+            if (number := getattr(self, name)) < least:
+                raise UserError(f"{option(name, number)}: must be {least} or more")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -96,7 +101,7 @@ class TokenChange:
     special: bool  # whether it stands around a sentence
 
 
-class Correlation(NamedTuple):
+class ChangeCorrelation(NamedTuple):
     """The correlation of two pairs of models over the n most frequent tokens."""
 
     by_n: list[float | None]  # of n = 1, 2, …; None where there is none
@@ -124,7 +129,7 @@ def most_changed(changes: Sequence[TokenChange], count: int = LISTED) -> tuple[l
     return more[:count], less[:count]
 
 
-def correlation(first: Sequence[TokenChange], second: Sequence[TokenChange]) -> Correlation:
+def correlation(first: Sequence[TokenChange], second: Sequence[TokenChange]) -> ChangeCorrelation:
     """argmax_n corr(ssc_1[:n], ssc_2[:n]), eq. 11, with Pearson's correlation.
 
     Tokens are the same by their texts, in the order of the first pair. Special tokens, which vocabularies call
@@ -142,7 +147,7 @@ def correlation(first: Sequence[TokenChange], second: Sequence[TokenChange]) -> 
     if not defined:
         raise UserError("in one of the two pairs of models no token's self-similarity changes; nothing correlates")
     best, best_n = max(defined)  # of equal ones the first
-    return Correlation(by_n, -best_n, best)
+    return ChangeCorrelation(by_n, -best_n, best)
 
 
 def check_enough(tokens: int) -> None:
@@ -161,7 +166,7 @@ def _pearson(x: np.ndarray, y: np.ndarray) -> float | None:
 
 @runtime_checkable
 class TokenEncoder(Interface):
-    """What the analysis needs of a model; `simcse_jax.encoding.tokens` has one."""
+    """A model as the analysis needs it; `simcse_jax.encoding.tokens` has one."""
 
     def tokenize(self, sentences: Sequence[str]) -> tuple[list[tuple[np.ndarray, np.ndarray]], int]:
         """Each sentence's token ids and their words' numbers (T,), −1 for a special token; how many were cut."""
@@ -182,7 +187,7 @@ class Units(NamedTuple):
 
 
 class Survey(NamedTuple):
-    """What a model's tokenizer makes of the data."""
+    """The data as a model's tokenizer splits it."""
 
     protocol: Protocol
     sentences: list[str]  # N, those that are measured

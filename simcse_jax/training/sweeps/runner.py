@@ -309,7 +309,7 @@ def what_it_ran_on(runs: Sequence[Run]) -> str:
 def _machine(versions: Mapping[str, Any], device: Mapping[str, Any]) -> str:
     names = ("simcse_jax", "jax", "flax", "optax", "numpy", "transformers", "tokenizers")
     listed = ", ".join(f"{name} {versions[name]}" for name in names if name in versions)
-    return f"{listed}; Python {versions.get('python')}; {device.get('count')} × {device.get('kind')}"
+    return f"{listed}; Python {versions['python']}; {device['count']} × {device['kind']}"
 
 
 def check_same_data(runs: Sequence[Run]) -> None:

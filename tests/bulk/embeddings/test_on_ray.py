@@ -106,7 +106,7 @@ def test_actors_that_are_lost_again_and_again_or_lack_the_package_end_the_job(mo
         raise ActorDiedError
 
     Cluster(answer, monkeypatch)
-    made = on_ray._made(None, ["a", "c", "d", "e", "b"], Share(1, "CPU", 1))
+    made = on_ray._make_blocks(None, ["a", "c", "d", "e", "b"], Share(1, "CPU", 1))
     assert [next(made) for _ in range(4)] == ["a", "c", "d", "e"]
     raises("--engine ray: 3 actors in a row were lost", next, made)
 
@@ -114,7 +114,7 @@ def test_actors_that_are_lost_again_and_again_or_lack_the_package_end_the_job(mo
         raise RayTaskError("load", "RuntimeError: failed to import\nNo module named 'simcse_jax' trace", ImportError())
 
     Cluster(without_the_package, monkeypatch)
-    raises("on a host of the cluster: No module named", list, on_ray._made(None, ["a"], Share(1, "CPU", 1)))
+    raises("on a host of the cluster: No module named", list, on_ray._make_blocks(None, ["a"], Share(1, "CPU", 1)))
 
 
 @RAY

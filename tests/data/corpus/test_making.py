@@ -13,7 +13,7 @@ from support.object_store import NEEDS_GCSFS
 
 from simcse_jax.data.corpus import making
 from simcse_jax.data.corpus.making import make, shard_name
-from simcse_jax.data.corpus.plan import enter, make_plan
+from simcse_jax.data.corpus.plan import Preparation, enter, make_plan
 from simcse_jax.data.corpus.shared_folder import claimed
 from simcse_jax.host import locks as stored
 from simcse_jax.host.locks import this_job
@@ -31,7 +31,7 @@ def files(folder):
 def start(tiny_bert, corpus):
     def run(folder):
         tokenizer = tokenizer_of(tiny_bert)
-        plan = make_plan([str(corpus["csv"])], tokenizer, 40, 16, columns={}, keep_text=True, shard_rows=16)
+        plan = make_plan([str(corpus["csv"])], tokenizer, 40, Preparation(16, keep_text=True, shard_rows=16))
         enter(folder, plan)
         return make(folder, plan, tokenizer)
 

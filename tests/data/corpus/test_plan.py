@@ -4,14 +4,16 @@ import pytest
 from support.corpora import tokenizer_of
 from support.data import raises
 
-from simcse_jax.data.corpus.plan import enter, expand, make_plan, most_columns
+from simcse_jax.data.corpus.plan import Preparation, enter, expand, make_plan, most_columns
 
 
 @pytest.fixture
 def plan(tiny_bert, corpus):
     def make(*data, columns=(), vocabulary=40, length=16, **options):
         names = [str(each) for each in data or (corpus["csv"],)]
-        return make_plan(names, tokenizer_of(tiny_bert), vocabulary, length, columns=dict(columns), **options)
+        return make_plan(
+            names, tokenizer_of(tiny_bert), vocabulary, Preparation(length, columns=dict(columns), **options)
+        )
 
     return make
 

@@ -47,7 +47,10 @@ def test_a_folder_has_its_plan_and_what_should_not_be_begun_leaves_nothing(plan,
     raises("no", enter, folder, plan, WHOSE, refuse)
     assert not folder.exists()
     folder.mkdir()
-    shared_folder.check_own(folder)
+    shared_folder.check_own(folder, "")
+    (folder / PLAN).touch()  # a corpus's, of which embeddings must not become a part
+    raises("has other files (plan.json)", shared_folder.check_own, folder, ".")
+    (folder / PLAN).unlink()
     (folder / "thesis.tex").touch()
     raises("has other files (thesis.tex)", enter, folder, plan, WHOSE)
     (folder / "thesis.tex").rename(folder / f".{PLAN}.tmp")

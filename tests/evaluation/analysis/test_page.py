@@ -3,7 +3,7 @@ from simcse_jax.evaluation.analysis import page
 
 def test_parts_of_other_commands_stay_in_the_page(tmp_path):
     def part(name: str, title: str) -> dict:
-        return {name: page.part(name, title, [], [page.Section(f"part of {title}", "", "")])}
+        return {name: page.part(name, title, [], [page.PageSection(f"part of {title}", "", "")])}
 
     page.write(tmp_path, {}, part("geometry", "the old one"))
     page.write(tmp_path, {"a.json": "{}"}, part("sentences", "second"))

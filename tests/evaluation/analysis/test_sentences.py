@@ -13,7 +13,7 @@ def rows(seed: int, cone: float) -> np.ndarray:
     return np.random.default_rng(seed).normal(size=(12, 5)) + cone
 
 
-def compared(about: sentences.Sample, changes=(("after", "before"),), **models: np.ndarray) -> dict:
+def compared(about: sentences.SentenceSample, changes=(("after", "before"),), **models: np.ndarray) -> dict:
     found, maps = sentences.compare(about, models, changes, "some.tsv")
     assert found is not None and {label for one in maps.values() for label in one.points} == set(models)
     return found

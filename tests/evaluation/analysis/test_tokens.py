@@ -14,7 +14,7 @@ def test_units_and_types_are_found_the_most_frequent_first_without_rare_ones(mon
     assert {name: getattr(Protocol(), name) for name in CHOICES} == defaults
     Protocol(min_count=2, max_types=1, samples=3, seed=0)
     for name, value in (("units", "letters"), ("min_count", 1), ("max_types", 0), ("samples", 2), ("seed", -1)):
-        raises(f"--{name.replace('_', '-')} {value}: must be ", Protocol, **{name: value})
+        raises(f"{name}={value}: must be ", Protocol, **{name: value})
     assert units("ab c") == (["<s>", "a", "##b", "c", "<s>"], [0, 1, 2, 3, 4], [0, 1, 2, 3, 4])
     assert units("ab c", special_tokens="out") == (["a", "##b", "c"], [1, 2, 3], [0, 1, 2])
     assert units("ab c", units="words") == (["<s>", "ab", "c", "<s>"], [0, 1, 2, 3, 4], [0, 1, 3, 4])

@@ -1,0 +1,255 @@
+"""A verb is one typed function: programs import it, and the command line is made from it.
+
+Names, defaults and bounds stand in its signature, the help in its docstring. Its errors name an option as the command
+line does, `--top-k`; those that a program sees, as Python does, `top_k`.
+"""
+
+import functools
+import importlib
+import inspect
+import re
+import sys
+import types
+from collections.abc import Callable, Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal, ParamSpec, TypeVar, Union, cast, get_args, get_origin, get_type_hints
+
+import cyclopts
+from cyclopts import App, Parameter
+from cyclopts.help import DefaultFormatter, PanelSpec
+from cyclopts.validators import Number
+from rich.box import Box
+
+from simcse_jax.choices import POOLERS
+from simcse_jax.commands.command_line import SCRIPT, describe_exit_codes, module_of, started_as
+from simcse_jax.errors import UserError, in_command
+from simcse_jax.host import streams
+
+SHELLS = ("bash", "zsh", "fish")
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def _split(_: Any, tokens: Sequence[cyclopts.Token]) -> list[str]:
+    return [value for token in tokens for value in token.value.split(",") if value]
+
+
+def _whole(_: Any, tokens: Sequence[cyclopts.Token]) -> int:
+    try:
+        return int(tokens[0].value)
+    except ValueError:
+        raise ValueError(f"{tokens[0].value[:40]!r} is not a whole number") from None
+
+
+def _readable(_: Any, tokens: Sequence[cyclopts.Token]) -> str:
+    return streams.argument(tokens[0].value)
+
+
+def _all_readable(_: Any, tokens: Sequence[cyclopts.Token]) -> list[str]:
+    return [streams.argument(token.value) for token in tokens]
+
+
+Names = Annotated[Sequence[str], Parameter(consume_multiple=True, converter=_split)]  # with spaces or commas
+Texts = Annotated[Sequence[str], Parameter(consume_multiple=True)]  # which may have commas
+Whole = Annotated[int, Parameter(converter=_whole)]  # cyclopts alone would round a fraction
+Count = Annotated[Whole, Parameter(validator=Number(gte=1, lt=2**31))]
+Text = Annotated[str, Parameter(converter=_readable, allow_leading_hyphen=True)]
+Queries = Annotated[Sequence[str], Parameter(converter=_all_readable, allow_leading_hyphen=True)]
+Fields = Annotated[Sequence[str], Parameter(parse=False)]  # of a config; on a command line --config.FIELD=VALUE
+WITH_NO = Parameter(negative=None)  # for a switch that has a --no-
+
+ModelName = Annotated[
+    str,
+    Parameter(
+        help="A folder, a hub id, package:NAME, a workdir (its best checkpoint; WORKDIR@step=200 is that of a step), "
+        "or glove:FILE, the average of word vectors."
+    ),
+]
+Pooler = Annotated[
+    str | None, Parameter(help=f"From tokens to an embedding: {', '.join(POOLERS)}. By default as the model says.")
+]
+NumLayers = Annotated[
+    Whole, Parameter(validator=Number(gte=0), show_default=False, help="Keep the first n layers. By default all.")
+]
+BatchSize = Annotated[Count, Parameter(help="Sentences encoded together on each device.")]
+Dtype = Annotated[Literal["float32", "bfloat16"], Parameter(help="The type to compute in.")]
+Prompt = Annotated[Text | None, Parameter(help="Text to put before each sentence. By default as the model says.")]
+PromptName = Annotated[str | None, Parameter(help="The same, by its name among the model's prompts.")]
+TruncateDim = Annotated[
+    Count | None, Parameter(help="Keep the first elements of each embedding. By default as the model says.")
+]
+
+
+def verb(function: Callable[P, R]) -> Callable[P, R]:
+    """A function that checks the arguments that a program gives it, as the command line does.
+
+    Raises:
+      UserError: naming an argument of a wrong type, which is not one of its choices, or out of its bounds.
+    """
+
+    @functools.wraps(function)
+    def checked(*args: P.args, **kwargs: P.kwargs) -> R:
+        if in_command.get():
+            return function(*args, **kwargs)
+        bound = inspect.signature(function).bind(*args, **kwargs)
+        hints = get_type_hints(function, include_extras=True)
+        for name, value in bound.arguments.items():
+            bound.arguments[name] = _argument(name, value, hints[name])
+        try:
+            return function(*bound.args, **bound.kwargs)
+        except UserError as error:
+            raise UserError(_as_keywords(error.message, bound.signature.parameters), error.listed) from None
+
+    return checked
+
+
+def _argument(name: str, value: Any, hint: Any) -> Any:
+    """An argument in the type that the function declares."""
+    accepted, choices, parameters, hints = list[type](), list[Any](), list[Parameter](), [hint]
+    while hints:
+        hint = hints.pop()
+        origin, arguments = get_origin(hint), get_args(hint)
+        if origin is Annotated:
+            hints.append(arguments[0])
+            parameters += hint.__metadata__
+        elif origin in (Union, types.UnionType):
+            hints += arguments
+        elif origin is Literal:
+            choices += arguments
+        else:
+            accepted.append(origin or hint)
+    if value is None and types.NoneType in accepted:
+        return value
+    if choices:
+        if value not in choices:
+            raise UserError(f"{name} {value!r:.60}: must be one of {', '.join(choices)}")
+        return value
+    if isinstance(value, Path) and str in accepted:
+        value = str(value)
+    if isinstance(value, str | Path) and Sequence in accepted:
+        value = (
+            str(value).split(",") if any(parameter.converter is _split for parameter in parameters) else [str(value)]
+        )
+    if type(value) is int and float in accepted and int not in accepted:
+        value = float(value)
+    if not isinstance(value, tuple(accepted)) or (isinstance(value, bool) and bool not in accepted):
+        kinds = " or ".join(kind.__name__.lower() for kind in accepted if kind is not types.NoneType)
+        raise UserError(f"{name} {value!r:.60}: must be {kinds}")
+    validators: list[Any] = [check for parameter in parameters for check in cast(tuple[Any, ...], parameter.validator)]
+    for check in validators:
+        try:
+            check(type(value), value)
+        except ValueError as error:
+            raise UserError(f"{name} {value}: {error}") from None
+    return value
+
+
+def _as_keywords(message: str, names: Collection[str]) -> str:
+    """A message whose options are keywords: `top_k` in place of `--top-k`, `normalize=False` of `--no-normalize`."""
+
+    def keyword(option: re.Match[str]) -> str:
+        name = option[2].replace("-", "_")
+        return (f"{name}=False" if option[1] else name) if name in names else option[0]
+
+    return re.sub(r"--(no-)?([a-z][a-z0-9-]*)", keyword, message)
+
+
+def function_of(command: str) -> Callable[..., Any]:
+    """The function that a command runs."""
+    name = "list_runs" if command == "runs" else command.replace("-", "_")  # simcse_jax.runs is a package
+    return getattr(importlib.import_module(module_of(command)), name)
+
+
+def app(command: str) -> App:
+    """The command line of a verb and of the `SUBCOMMANDS` of its module."""
+    function = function_of(command)
+    made = _app(function, started_as(command))
+    for name, part in getattr(sys.modules[function.__module__], "SUBCOMMANDS", {}).items():
+        made.command(_app(part, name))
+    return made
+
+
+def _app(function: Callable[..., Any], name: str) -> App:
+    """All arguments but those that are positional alone are options."""
+
+    @functools.wraps(function)
+    def options(*args: Any, **kwargs: Any) -> None:
+        function(*args, **kwargs)
+
+    signature = inspect.signature(function)
+    options.__signature__ = signature.replace(  # type: ignore[attr-defined]
+        parameters=[
+            argument.replace(kind=argument.KEYWORD_ONLY)
+            if argument.kind is argument.POSITIONAL_OR_KEYWORD
+            else argument
+            for argument in signature.parameters.values()
+        ]
+    )
+    made = App(
+        name=name,
+        default_parameter=Parameter(negative="", show_default=_shown, allow_repeating=True),
+        version_flags=[],
+        help_epilogue=describe_exit_codes().replace("\n", "  \n"),  # a line each in Markdown
+        help_formatter=DefaultFormatter(panel_spec=PanelSpec(box=Box("    \n" * 8), padding=(0, 0))),
+        result_action="return_value",
+    )
+    made.default(options)
+    made["--help"].group = "Parameters"
+    return made
+
+
+def _shown(default: Any) -> Any:
+    """A default for the help; None where there is nothing to show."""
+    return None if default in (False, (), "") else default
+
+
+def completion(shell: str, commands: Mapping[str, str]) -> str:
+    """The script by which a shell completes commands and options, such as `source <(simcse-jax --completion bash)`.
+
+    Args:
+      shell: bash, zsh or fish.
+      commands: all of them, and a line about each.
+
+    Raises:
+      UserError: for another shell.
+    """
+    if shell not in SHELLS:
+        raise UserError(f"--completion {shell}".rstrip() + f": must be one of {', '.join(SHELLS)}")
+    program = App(name=SCRIPT, version_flags=[])
+    for name, about in commands.items():
+        fields = hasattr(importlib.import_module(module_of(name)), "main")  # in place of options
+        program.command(App(help=about) if fields else app(name), name=name)
+    return program.generate_completion(shell=cast(Any, shell))
+
+
+def parse(command: str, argv: Sequence[str]) -> tuple[Callable[..., None], inspect.BoundArguments]:
+    """What to call for a command line, which may be the help, and its arguments.
+
+    Raises:
+      UserError: for options that are wrong.
+    """
+    made, fields = app(command), list[str]()
+    if "fields" in inspect.signature(function_of(command)).parameters:
+        from simcse_jax.config.flags import split_fields
+
+        fields, argv = split_fields(argv)
+    try:
+        function, bound, _ = made.parse_args(argv, exit_on_error=False, print_error=False)
+    except cyclopts.CycloptsError as error:
+        raise UserError(f"{error} (see {started_as(command)} --help)") from None
+    if fields:
+        bound.arguments["fields"] = fields
+    return function, bound
+
+
+def main_of(command: str) -> Callable[[], None]:
+    """What runs a command as `sys.argv` says: its module's `main`, or its verb."""
+    if main := getattr(importlib.import_module(module_of(command)), "main", None):
+        return main
+
+    def main_of_verb() -> None:
+        function, bound = parse(command, sys.argv[1:])
+        function(*bound.args, **bound.kwargs)
+
+    return main_of_verb

@@ -1,0 +1,127 @@
+import importlib
+from pathlib import Path
+from typing import Annotated, Literal, get_args
+
+import pytest
+from cyclopts import Parameter
+from cyclopts.validators import Number
+
+from simcse_jax.__main__ import COMMANDS
+from simcse_jax.commands import verbs
+from simcse_jax.commands.command_line import module_of
+from simcse_jax.commands.verbs import WITH_NO, Count, Names, Queries, verb
+from simcse_jax.errors import UserError, in_command
+
+Share = Annotated[float, Parameter(validator=Number(gt=0, lte=1))]
+
+
+@verb
+def measure(
+    data: str,
+    /,
+    *,
+    top_k: Count = 5,
+    share: Share | None = None,
+    tasks: Names = (),
+    query: Queries = (),
+    kind: Literal["a", "b"] = "a",
+    normalize: Annotated[bool | None, WITH_NO] = None,
+    fail: str = "",
+):
+    """Measures.
+
+    Args:
+      data: A file.
+      top_k: So many.
+    """
+    if fail:
+        raise UserError(fail)
+    return data, top_k, share, list(tasks), list(query), kind, normalize
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"top_k": 0}, "top_k 0: Must be >= 1."),
+        ({"top_k": 2**31}, "top_k 2147483648: Must be < 2147483648."),
+        ({"top_k": True}, "top_k True: must be int"),
+        ({"top_k": "5"}, "top_k '5': must be int"),
+        ({"share": 0}, "share 0.0: Must be > 0."),
+        ({"kind": "c"}, "kind 'c': must be one of a, b"),
+        ({"tasks": 3}, "tasks 3: must be sequence"),
+        (
+            {"fail": "--top-k 7: more than --no-normalize and --unknown"},
+            "top_k 7: more than normalize=False and --unknown",
+        ),
+    ],
+)
+def test_a_program_s_arguments_are_checked_and_errors_name_keywords(options, message):
+    with pytest.raises(UserError) as error:
+        measure("x", **options)
+    assert str(error.value) == message
+
+
+def test_a_program_and_the_command_line_give_the_same_arguments(monkeypatch):
+    monkeypatch.setattr(verbs, "function_of", lambda command: measure)
+    line = [
+        "x.csv",
+        "--tasks",
+        "A",
+        "B",
+        "--tasks",
+        "C,D",
+        "--query",
+        "a, b",
+        "--query=-c",
+        "--share",
+        "1",
+        "--no-normalize",
+    ]
+    expected = ("x.csv", 5, 1.0, ["A", "B", "C", "D"], ["a, b", "-c"], "a", False)
+    assert measure(Path("x.csv"), tasks="A,B,C,D", query=["a, b", "-c"], share=1, normalize=False) == expected
+    _, bound = verbs.parse("measure", line)
+    token = in_command.set(True)
+    try:
+        assert measure(*bound.args, **bound.kwargs) == expected
+    finally:
+        in_command.reset(token)
+    for wrong, message in (
+        ("", "DATA requires an argument"),
+        ("x y", "Unused Tokens"),
+        ("--data x", "Unknown option: --data"),
+        ("x --top-l 3", "Unknown option: --top-l. Did you mean --top-k?"),
+        ("x --top-k 1.5", "--top-k: '1.5' is not a whole number"),
+        ("x --top-k 0", 'Invalid value "0" for --top-k. Must be >= 1.'),
+        ("x --kind c", 'Choose from: "a", "b"'),
+        ("x --kind", "--kind requires an argument"),
+    ):
+        with pytest.raises(UserError) as error:
+            verbs.parse("measure", wrong.split())
+        said = str(error.value)
+        assert message in said and said.endswith("measure --help)") and "\n" not in said
+
+
+def test_the_help_has_bounds_defaults_and_exit_codes(monkeypatch, capsys):
+    monkeypatch.setattr(verbs, "function_of", lambda command: measure)
+    function, bound = verbs.parse("measure", ["--help"])
+    function(*bound.args, **bound.kwargs)
+    shown = " ".join(capsys.readouterr().out.split())
+    for part in (
+        "So many. [default: 5]",
+        "[choices: a, b] [default: a]",
+        "--normalize --no-normalize",
+        "exit codes: 0 done",
+    ):
+        assert part in shown
+
+
+VERBS = [name for name in COMMANDS if not hasattr(importlib.import_module(module_of(name)), "main")]
+
+
+@pytest.mark.parametrize("command", VERBS)
+def test_each_option_has_a_help_and_takes_no_fraction_for_a_whole_number(command):
+    made = verbs.app(command)
+    for app in (made, *(made[name] for name in made if not name.startswith("-"))):
+        for argument in app.assemble_argument_collection(parse_docstring=True):
+            assert argument.parameter.help, argument.name
+            assert int not in {argument.hint, *get_args(argument.hint)} or argument.parameter.converter, argument.name
