@@ -22,6 +22,7 @@ from simcse_jax.config.fields import default_config
 from simcse_jax.huggingface.published import encoder_config
 from simcse_jax.training.costs.compile import trace_step
 from simcse_jax.training.costs.described import described_devices, prepare
+from simcse_jax.training.setup import abstract_step
 
 
 class Seconds(NamedTuple):
@@ -51,7 +52,7 @@ def measure(model: str, layers: int, dtype: str, devices: list[jax.Device]) -> S
     config.model.init_from, config.train.dtype = model, dtype
     encoder = dataclasses.replace(encoder_config(model), num_layers=layers)
     started = time.perf_counter()
-    lowered = trace_step(config, encoder, 1, devices).lower()
+    lowered = trace_step(abstract_step(config, encoder, 1), devices).lower()
     lowering = time.perf_counter() - started
     started, processor = time.perf_counter(), time.process_time()
     lowered.compile()

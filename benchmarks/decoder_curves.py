@@ -99,8 +99,8 @@ def write(kind: str, folder: Path, pairs: str) -> None:
 def ours(kind: str, folder: str, pairs: str, steps: int) -> tuple[list[float], list[tuple[np.ndarray, np.ndarray]]]:
     """The loss of each step, and its token ids and mask, (64, 2, T)."""
     from simcse_jax.config import default_config
-    from simcse_jax.training.inputs import read_inputs
     from simcse_jax.training.programs import Updates
+    from simcse_jax.training.run import read_inputs
     from simcse_jax.training.setup import make_setup
 
     config = default_config()

@@ -48,9 +48,9 @@ def steps(**options: Any) -> Round:
     from simcse_jax.runs.reporters.tensorboard import TensorBoard
     from simcse_jax.runs.workdir import Workdir
     from simcse_jax.training import programs
-    from simcse_jax.training.inputs import read_inputs
     from simcse_jax.training.loop import Training
     from simcse_jax.training.patience import Patience
+    from simcse_jax.training.run import read_inputs
     from simcse_jax.training.setup import make_setup
     from simcse_jax.training.step import METRICS
 

@@ -34,7 +34,9 @@ def ours(model: str, tokens: int, dtype: str, training: bool, attention_dropout:
 
     from simcse_jax.config.fields import default_config
     from simcse_jax.huggingface.published import encoder_config
+    from simcse_jax.runs.state import model_spec
     from simcse_jax.training.costs.compile import trace_encoding, trace_step
+    from simcse_jax.training.setup import abstract_step
 
     encoder = encoder_config(MODELS[model])
     encoder = dataclasses.replace(encoder, max_positions=max(encoder.max_positions, tokens))
@@ -44,7 +46,10 @@ def ours(model: str, tokens: int, dtype: str, training: bool, attention_dropout:
     config.train.update({"batch_size": 1, "dtype": dtype})
     config.data.max_length = tokens
     devices = jax.devices()[:1]
-    traced = trace_step(config, encoder, 1, devices) if training else trace_encoding(config, encoder, tokens, devices)
+    if training:
+        traced = trace_step(abstract_step(config, encoder, 1), devices)
+    else:
+        traced = trace_encoding(model_spec(config), encoder, (1, tokens), dtype, devices)
     compiled = traced.lower().compile()
     generator = np.random.default_rng(0)
 

@@ -19,6 +19,7 @@ from simcse_jax.host.outputs import output_file
 from simcse_jax.huggingface.published import encoder_config
 from simcse_jax.training.costs.compile import memory_of_error, trace_step
 from simcse_jax.training.costs.described import described_devices, prepare
+from simcse_jax.training.setup import abstract_step
 
 
 def temporaries(model: str, tokens: int, batch_size: int, chunk_size: int, topology: str | None) -> float:
@@ -28,7 +29,7 @@ def temporaries(model: str, tokens: int, batch_size: int, chunk_size: int, topol
     config.data.max_length = tokens
     devices = described_devices(topology) if topology else jax.devices()[:1]
     try:
-        compiled = trace_step(config, encoder_config(model), 1, devices).lower().compile()
+        compiled = trace_step(abstract_step(config, encoder_config(model), 1), devices).lower().compile()
     except jax.errors.JaxRuntimeError as error:
         if (sizes := memory_of_error(str(error))) is None:
             raise

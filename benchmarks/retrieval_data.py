@@ -18,10 +18,10 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from benchmarks.options import Parser
+from simcse_jax.choices import LABELS
 from simcse_jax.commands.command_line import run_command
 from simcse_jax.data.building.nli import read_pairs
 from simcse_jax.data.building.reading import Tally
-from simcse_jax.data.labels import LABELS
 from simcse_jax.data.sentences import read_sentences
 from simcse_jax.evaluation import sts
 

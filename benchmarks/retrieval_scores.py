@@ -18,9 +18,9 @@ import numpy as np
 
 from benchmarks.options import Parser
 from simcse_jax import SimCSE
+from simcse_jax.choices import TASKS
 from simcse_jax.commands.command_line import run_command
 from simcse_jax.evaluation import retrieval, sts
-from simcse_jax.tasks import TASKS
 from simcse_jax.vectors.quantization import Quantization, ranges_of
 
 MEASURES = ("ndcg@10", "recall@10")

@@ -18,11 +18,11 @@ from benchmarks.encoders import our_encode, their_encode
 from benchmarks.options import Parser
 from benchmarks.random_models import MINILM
 from benchmarks.side_by_side import Contender
+from simcse_jax.choices import TASKS
 from simcse_jax.commands.command_line import run_command
 from simcse_jax.commands.evaluate import choose
 from simcse_jax.evaluation import sts
 from simcse_jax.host.outputs import output_file
-from simcse_jax.tasks import TASKS
 
 
 def ours(data: str, tasks: list[str], **options: Any) -> Round:

@@ -65,8 +65,8 @@ def ours(**options: Any) -> Round:
     """Our step, as `simcse_jax.training.run` builds it of a config."""
     import jax
 
-    from simcse_jax.training.inputs import read_inputs
     from simcse_jax.training.programs import Updates
+    from simcse_jax.training.run import read_inputs
     from simcse_jax.training.setup import make_setup
 
     setting = Setting(**options)

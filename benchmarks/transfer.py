@@ -18,11 +18,11 @@ import numpy as np
 
 from benchmarks import side_by_side
 from benchmarks.options import Parser
+from simcse_jax.choices import TRANSFER
 from simcse_jax.commands.command_line import run_command
 from simcse_jax.evaluation import transfer, transfer_files
 from simcse_jax.host.outputs import output_file
 from simcse_jax.simcse import SimCSE
-from simcse_jax.tasks import TRANSFER
 
 
 def peer(inputs: np.ndarray, labels: np.ndarray, fold: transfer.Fold) -> float:

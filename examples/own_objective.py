@@ -15,7 +15,8 @@ from ml_collections import config_dict
 from simcse_jax.config import default_config
 from simcse_jax.field import above, number, weight
 from simcse_jax.models.dropout import draws
-from simcse_jax.objectives.objective import Embedded, Objective
+from simcse_jax.objectives.embedded import Embedded
+from simcse_jax.objectives.objective import Objective
 from simcse_jax.objectives.similarity import normalize
 from simcse_jax.objectives.views import OWN, Plan, Views
 

@@ -11,6 +11,7 @@ import jax
 import numpy as np
 from numpy.typing import ArrayLike
 
+from simcse_jax.choices import DTYPES
 from simcse_jax.data.sentences import check_sentences, read_sentences
 from simcse_jax.devices.backend import slow_bfloat16
 from simcse_jax.encoding.arguments import (
@@ -43,7 +44,7 @@ from simcse_jax.index.lance import LanceIndex
 from simcse_jax.index.lance import check_options as check_lance_options
 from simcse_jax.index.options import Backend, SearchOptions, check_precision, check_search
 from simcse_jax.index.placed import Storage
-from simcse_jax.models.config import DTYPES, SIMILARITIES
+from simcse_jax.models.config import SIMILARITIES
 from simcse_jax.models.head import PREFIX
 from simcse_jax.models.modules import PREFIX as MODULES
 from simcse_jax.runs import exporting

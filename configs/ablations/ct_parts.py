@@ -9,10 +9,10 @@ what is scored are given on the command line, as in `benchmarks/tables.sh`.
 
 from ml_collections import config_dict
 
+from simcse_jax.choices import TASKS
 from simcse_jax.config import default_config
 from simcse_jax.config.fields import flatten
 from simcse_jax.configs import ct
-from simcse_jax.tasks import TASKS
 from simcse_jax.training.sweeps.variants import Variant, as_recipe, sweep_defaults
 
 GIVEN = ("train.learning_rate", "train.epochs", "train.max_steps", "model.init_from", "data.train")

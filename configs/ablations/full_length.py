@@ -8,9 +8,9 @@ for both, a word deleted instead, and SimCSE++. It is meant for a GPU and the sm
 
 from ml_collections import config_dict
 
+from simcse_jax.choices import TASKS
 from simcse_jax.config import default_config
 from simcse_jax.configs import simcse_plus_plus
-from simcse_jax.tasks import TASKS
 from simcse_jax.training.sweeps.variants import Variant, as_recipe, sweep_defaults
 
 STEPS = 15_625

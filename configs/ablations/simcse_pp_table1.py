@@ -10,8 +10,8 @@ change that is SimCSE, the first row. It is scored every 125 steps, as all of Si
 
 from ml_collections import config_dict
 
+from simcse_jax.choices import TASKS
 from simcse_jax.config import default_config
-from simcse_jax.tasks import TASKS
 from simcse_jax.training.sweeps.variants import Variant, sweep_defaults
 
 COLUMNS = (*TASKS, "sts_avg")

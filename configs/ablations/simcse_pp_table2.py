@@ -16,8 +16,8 @@ from typing import Any
 
 from ml_collections import config_dict
 
+from simcse_jax.choices import TASKS
 from simcse_jax.config import choose_variant, default_config
-from simcse_jax.tasks import TASKS
 from simcse_jax.training.sweeps.variants import Variant, sweep_defaults
 
 COLUMNS = (*TASKS, "sts_avg")

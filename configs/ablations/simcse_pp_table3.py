@@ -26,9 +26,9 @@ from typing import Any
 
 from ml_collections import config_dict
 
+from simcse_jax.choices import TASKS
 from simcse_jax.config import choose_variant, default_config
 from simcse_jax.configs import consert, ct, is_bert, scd
-from simcse_jax.tasks import TASKS
 from simcse_jax.training.sweeps.variants import Variant, as_recipe, sweep_defaults
 
 COLUMNS = (*TASKS, "sts_avg")

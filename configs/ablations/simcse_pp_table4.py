@@ -20,9 +20,9 @@ The files: `simcse-jax build-data nli_sentences --source MNLI SNLI`, and `wiki_s
 
 from ml_collections import config_dict
 
+from simcse_jax.choices import TASKS
 from simcse_jax.config import default_config
 from simcse_jax.configs import diffcse
-from simcse_jax.tasks import TASKS
 from simcse_jax.training.sweeps.variants import Variant, as_recipe, sweep_defaults
 
 COLUMNS = (*TASKS, "sts_avg")

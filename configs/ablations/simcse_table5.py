@@ -21,9 +21,9 @@ between documents.
 
 from ml_collections import config_dict
 
+from simcse_jax.choices import TASKS
 from simcse_jax.config import default_config
 from simcse_jax.configs import ct, declutr, is_bert, sbert_nli
-from simcse_jax.tasks import TASKS
 from simcse_jax.training.sweeps.variants import Variant, as_recipe, sweep_defaults
 
 COLUMNS = (*TASKS, "sts_avg")

@@ -12,8 +12,8 @@ and `wiki_sentences` (from a dump).
 
 from ml_collections import config_dict
 
+from simcse_jax.choices import TASKS
 from simcse_jax.config import default_config
-from simcse_jax.tasks import TASKS
 from simcse_jax.training.sweeps.variants import Variant, sweep_defaults
 
 COLUMNS = (*(f"{task}_wmean" for task in TASKS), "sts_wmean")

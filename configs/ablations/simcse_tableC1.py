@@ -17,8 +17,8 @@ The file: `simcse-jax build-data nli_sentences --source MNLI SNLI`.
 
 from ml_collections import config_dict
 
+from simcse_jax.choices import TASKS
 from simcse_jax.config import choose_variant, default_config
-from simcse_jax.tasks import TASKS
 from simcse_jax.training.sweeps.variants import Variant, sweep_defaults
 
 COLUMNS = (*TASKS, "sts_avg")

@@ -19,6 +19,7 @@ MNLI SNLI), and `wiki_sentences` (from a dump).
 
 from ml_collections import config_dict
 
+from simcse_jax.choices import TRANSFER
 from simcse_jax.config import default_config
 from simcse_jax.configs import is_bert, sbert_nli
 from simcse_jax.configs.ablations.simcse_table5 import (
@@ -30,7 +31,6 @@ from simcse_jax.configs.ablations.simcse_table5 import (
     UNSUP_ROBERTA_LARGE,
     published,
 )
-from simcse_jax.tasks import TRANSFER
 from simcse_jax.training.sweeps.variants import Variant, as_recipe, sweep_defaults
 
 COLUMNS = (*TRANSFER, "transfer_avg")

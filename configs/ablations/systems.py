@@ -26,6 +26,7 @@ from typing import Any
 
 from ml_collections import config_dict
 
+from simcse_jax.choices import TASKS
 from simcse_jax.config import default_config
 from simcse_jax.configs import (
     consert,
@@ -41,7 +42,6 @@ from simcse_jax.configs import (
     sncse,
     unsup_bert,
 )
-from simcse_jax.tasks import TASKS
 from simcse_jax.training.sweeps.variants import Variant, as_recipe, sweep_defaults
 
 SENTENCES, LINES = 9600, 30  # of the epoch; of a document, about

@@ -16,7 +16,6 @@ from cyclopts.validators import Number
 from simcse_jax.commands.verbs import Count, Fields, Names, verb
 from simcse_jax.config.checks import validate
 from simcse_jax.config.flags import find_config, parse
-from simcse_jax.config.source_fields import longest
 from simcse_jax.errors import UserError
 from simcse_jax.host.outputs import output_file, printing
 from simcse_jax.host.storage import write_atomically
@@ -72,6 +71,7 @@ def aot(
     if plan and len(topology) > 1:
         raise UserError("--plan: is for one --topology")
     recipe = validate(parse([f"--config={config}", *(f"--config.{field}" for field in fields)], needs_workdir=False)[0])
+    from simcse_jax.runs.state import model_spec
     from simcse_jax.training.costs import gpus
     from simcse_jax.training.costs.described import HERE, at_hand, described_devices, prepare
     from simcse_jax.training.costs.fit import encoding_costs, step_costs
@@ -79,8 +79,10 @@ def aot(
     from simcse_jax.training.costs.roofline import describe, largest, table
     from simcse_jax.training.costs.sizes import choose_batch, guess_columns, padded_length, read_models
     from simcse_jax.training.inputs import check_parts
+    from simcse_jax.training.setup import abstract_step, data_spec
 
-    field, max_length = longest(recipe)
+    spec, data = model_spec(recipe), data_spec(recipe)
+    field, max_length = data.longest
     if plan:
         assumptions = read_plan(",".join(plan))
         if (tokens := assumptions["tokens"]) > max_length:
@@ -89,7 +91,7 @@ def aot(
     if encode or not recipe.train.unpad:
         fill = 1.0  # nothing is left out
     path = None if output is None else output_file(output, {"--config": find_config(config)[0]})
-    encoder, generator = read_models(recipe)
+    encoder, generator = read_models(spec, data, recipe.views.denoising)
 
     names = list(topology)
     if names == [HERE]:
@@ -98,32 +100,36 @@ def aot(
         prepare(any(map(gpus.is_gpu, names)))
     chips = {name: len(described_devices(name)) for name in names}
     for count in chips.values():
-        check_parts(recipe, count)
+        check_parts(recipe.parallel.parts, count)
     first = chips[names[0]]
-    batches = {name: choose_batch(recipe, batch_per_chip, count, first, scaling) for name, count in chips.items()}
-    width = columns or guess_columns(recipe)
+    batches = {
+        name: choose_batch(data.batch_size, batch_per_chip, count, first, scaling) for name, count in chips.items()
+    }
+    width = columns or guess_columns(data)
+    dtype = recipe.train.dtype
     what = "encoding" if encode else f"{width} column(s) of data{'' if columns else ' assumed'}"
     precision = "highest" if encode else recipe.train.matmul_precision  # models are never used at a lower one
     with printing(path is not None) as say:
         say(
-            f"{recipe.model.init_from}, {encoder.num_layers} layers, {recipe.train.dtype} at precision {precision}; "
+            f"{recipe.model.init_from}, {encoder.num_layers} layers, {dtype} at precision {precision}; "
             f"{what}, {max_length} tokens{'' if fill == 1 else f', {fill:.0%} of the places filled'}"
         )
         reports = []
         for name in names:
             devices = f"GPU{'s'[: chips[name] - 1]}" if gpus.is_gpu(name) else "chips"
             say(f"{name}: {chips[name]} {devices}, batch {batches[name]}; compiling")
-            recipe = recipe.replaced("train.batch_size", batches[name])
             if encode:
-                reports.append(encoding_costs(recipe, encoder, max_length, name, chips[name]))
+                reports.append(encoding_costs(spec, encoder, (batches[name], max_length), dtype, name, chips[name]))
             else:
-                reports.append(step_costs(recipe, encoder, width, name, generator, fill))
+                resized = recipe.replaced("train.batch_size", batches[name])
+                reports.append(step_costs(abstract_step(resized, encoder, width, generator), name, fill))
         figures: Any = [report.to_json() for report in reports]
         text = table(reports) if len(reports) > 1 else describe(reports[0])
         if plan:
             length = padded_length(tokens, max_length)
             say(f"{names[0]}: encoding, {length} tokens with padding; compiling")
-            encoding = encoding_costs(recipe, encoder, length, names[0], chips[names[0]])
+            shape = batches[names[0]], length
+            encoding = encoding_costs(spec, encoder, shape, dtype, names[0], chips[names[0]])
             corpus = Plan(assumptions, encoder, reports[0], encoding)
             reports.append(encoding)
             figures, text = corpus.to_json(), describe_plan(corpus)

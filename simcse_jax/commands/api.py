@@ -7,6 +7,7 @@ from typing import Any
 
 from ml_collections import config_dict
 
+from simcse_jax.choices import pooler_of
 from simcse_jax.commands import sweep as sweeping
 from simcse_jax.config.checks import check_field, validate
 from simcse_jax.config.fields import defaults_of, fields_of, flatten
@@ -26,12 +27,10 @@ from simcse_jax.errors import UserError
 from simcse_jax.host import progress
 from simcse_jax.host.outputs import output_folder
 from simcse_jax.host.storage import as_path, is_remote, local_path
-from simcse_jax.models.config import pooler_of
 from simcse_jax.objectives.registry import OBJECTIVES, add
 from simcse_jax.runs.workdir import Workdir
 from simcse_jax.simcse import SimCSE
-from simcse_jax.training.inputs import sources
-from simcse_jax.training.run import train_and_evaluate
+from simcse_jax.training.run import sources, train_and_evaluate
 
 DATA, EVAL = "data.parquet", "eval.parquet"  # in the workdir: what a program had in memory
 Callback = Callable[[int, Mapping[str, float]], object]

@@ -15,10 +15,10 @@ import warnings
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
+from simcse_jax.choices import DTYPES, POOLERS, pooler_of
 from simcse_jax.errors import Preempted, UserError, in_command, reason
 from simcse_jax.host import report, streams
 from simcse_jax.host.storage import local_path
-from simcse_jax.models.config import DTYPES, POOLERS, pooler_of
 
 if TYPE_CHECKING:
     from simcse_jax.encoding.cross_encoder import CrossEncoder

@@ -8,6 +8,19 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
+from simcse_jax.choices import (
+    AGGREGATIONS,
+    CUTOFFS,
+    MEASURES,
+    METRICS,
+    MTEB,
+    PROTOCOLS,
+    RANKINGS,
+    RETRIEVAL,
+    TASKS,
+    TRANSFER,
+    USUAL,
+)
 from simcse_jax.commands.command_line import warnings_in_a_line
 from simcse_jax.commands.verbs import (
     MODEL,
@@ -28,19 +41,6 @@ from simcse_jax.host import streams
 from simcse_jax.host.names import split_label
 from simcse_jax.host.outputs import output_file, printing
 from simcse_jax.host.storage import local_path, read_json
-from simcse_jax.tasks import (
-    AGGREGATIONS,
-    CUTOFFS,
-    MEASURES,
-    METRICS,
-    MTEB,
-    PROTOCOLS,
-    RANKINGS,
-    RETRIEVAL,
-    TASKS,
-    TRANSFER,
-    USUAL,
-)
 
 if TYPE_CHECKING:
     import numpy as np

@@ -19,6 +19,7 @@ import numpy as np
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
+from simcse_jax.choices import MEASURES, POSTPROCESSING, RETRIEVAL, TASKS
 from simcse_jax.commands.command_line import Model, parse_model
 from simcse_jax.commands.verbs import BatchSize, Prompt, PromptName, Texts, TruncateDim, verb
 from simcse_jax.config.checks import check_postprocess
@@ -29,7 +30,6 @@ from simcse_jax.host.names import split_label
 from simcse_jax.host.outputs import output_folder, printing
 from simcse_jax.host.progress import doing
 from simcse_jax.host.storage import as_path, local_path
-from simcse_jax.tasks import MEASURES, POSTPROCESSING, RETRIEVAL, TASKS
 
 if TYPE_CHECKING:
     from simcse_jax.evaluation.analysis.sentences import SentenceSample

@@ -126,9 +126,10 @@ def report(manifest: "Manifest", output: str) -> None:
 
 def parse() -> argparse.Namespace:
     """The options, after all checks that need no file."""
+    from simcse_jax.choices import PLACE
+    from simcse_jax.config.loss_fields import is_template
     from simcse_jax.data.corpus.plan import SHARD_ROWS
     from simcse_jax.data.corpus.source_rows import CHANGES
-    from simcse_jax.models.config import PLACE, is_template
 
     parser = Parser(
         "prepare",
@@ -204,7 +205,7 @@ def check_choices(args: argparse.Namespace, changes: tuple[str, ...]) -> None:
     Raises:
       UserError: naming the option.
     """
-    from simcse_jax.data.examples import POSITIVES
+    from simcse_jax.choices import POSITIVES
 
     if args.positives == "spans":
         raise UserError(

@@ -76,7 +76,7 @@ def run(argv: Sequence[str]) -> Path:
     from simcse_jax.host.locks import held
     from simcse_jax.host.outputs import output_folder
     from simcse_jax.host.storage import is_remote
-    from simcse_jax.training.inputs import sources
+    from simcse_jax.training.run import sources
     from simcse_jax.training.sweeps import runner, scores, table
 
     if is_remote(workdir):

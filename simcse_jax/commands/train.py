@@ -25,8 +25,7 @@ def train(argv: Sequence[str]) -> None:
     with importing():
         from simcse_jax.host.outputs import output_folder
         from simcse_jax.host.storage import is_remote
-        from simcse_jax.training.inputs import sources
-        from simcse_jax.training.run import train_and_evaluate
+        from simcse_jax.training.run import sources, train_and_evaluate
 
     if workdir and not is_remote(workdir):
         output_folder(workdir, sources(config), files=FILES, option="--workdir", utf8=True)

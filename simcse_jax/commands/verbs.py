@@ -20,10 +20,10 @@ from cyclopts.help import DefaultFormatter, PanelSpec
 from cyclopts.validators import Number
 from rich.box import Box
 
+from simcse_jax.choices import POOLERS
 from simcse_jax.commands.command_line import SCRIPT, describe_exit_codes, module_of, started_as
 from simcse_jax.errors import UserError, in_command
 from simcse_jax.host import streams
-from simcse_jax.models.config import POOLERS
 
 MOST_DIGITS = 4000  # of a whole number, that Python reads
 SHELLS = ("bash", "zsh", "fish")

@@ -1,22 +1,19 @@
 """Whether a config is valid: each field by its own rules, and fields that must go together."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from math import isfinite
 
+from simcse_jax.choices import HEADS, LABELS, MASK, MASK_TOKEN, MASKED, POSTPROCESSING, REPEATED, SEVERAL_LAYERS
 from simcse_jax.config.fields import LARGEST, fields_of, flatten, has_scores, trains
 from simcse_jax.config.loss_fields import check_matryoshka, check_teacher
 from simcse_jax.config.parallel_fields import check_processes
 from simcse_jax.config.retrieval_fields import check_retrieval
 from simcse_jax.config.sections import Config, Section
 from simcse_jax.config.source_fields import check_sources
-from simcse_jax.data.labels import LABELS
-from simcse_jax.data.rows import is_text
 from simcse_jax.errors import UserError, nearest, no_such
 from simcse_jax.field import Field
-from simcse_jax.models.config import MASK, MASK_TOKEN, MASKED, REPEATED, SEVERAL_LAYERS
-from simcse_jax.models.head import HEADS
+from simcse_jax.objectives.objective import Objective
 from simcse_jax.objectives.registry import OBJECTIVES, needing, trained
-from simcse_jax.tasks import POSTPROCESSING
 
 # Sections that have no effect where nothing is trained.
 OF_TRAINING = ("data.", "objective.", "matryoshka.", "projector.", "teacher.", "views.", "train.")
@@ -71,7 +68,7 @@ def check_type(field: str, value: object, expected: type) -> None:
 
 def check_range(field: str, value: object) -> None:
     """Refuses a number that a device cannot hold, and a text that cannot be written, as bytes that are not UTF-8."""
-    if isinstance(value, str) and not is_text(value):
+    if isinstance(value, str) and value != value.encode(errors="ignore").decode():
         raise UserError(f"{field}={value!r:.100}: is not UTF-8; type it in UTF-8, or rename the file")
     if type(value) is int and abs(value) > LARGEST and field != "config.seed":
         raise UserError(f"{field}={str(value)[:40]}: must be at most {LARGEST:,}")
@@ -213,14 +210,39 @@ def _check_training(config: Config) -> None:
     active, train = list(trained(config.objective).values()), config.train
     if not active:
         raise UserError("config.objective: every term has weight 0.0, so there is nothing to train")
+    values = flatten(config)
     for objective in active:
-        objective.check(config, active)
+        _check_grades(config, objective, active)
+        others = {name: values[name] for name in objective.checked}
+        objective.check(config.objective[objective.name], others, active)
     if config.views.anchor_change == MASKED:
         _check_masked_anchors(config)
     if train.patience and trains(config) and not has_scores(config):
         raise UserError(f"config.train.patience={train.patience}: eval.data is empty, so there are no scores")
     if train.schedule == "steps" and not train.milestones:
         raise UserError("config.train.milestones: must be set for train.schedule=steps, e.g. 500:0.8,1000:0.6")
+
+
+def _check_grades(config: Config, objective: Objective, active: Sequence[Objective]) -> None:
+    """Refuses made or chosen pairs, and losses of pairs as positives, where pairs have labels or scores."""
+    if not (objective.labels or objective.scores):
+        return
+    kind, low = (
+        ("labelled pairs", "contradictions") if objective.labels else ("pairs with scores", "those with low scores")
+    )
+    data, field = config.data, f"objective.{objective.name}"
+    if data.augment.name:
+        raise UserError(f"config.{field}.weight: needs {kind}, so data.augment.name must be empty")
+    if data.positives not in ("", "all"):
+        raise UserError(f"config.data.positives={data.positives!r}: must be empty or all, for {field}")
+    if data.columns.negative:
+        raise UserError(f"config.data.columns.negative={data.columns.negative!r}: {field} needs {kind}; leave it empty")
+    paired = [other.name for other in active if other.paired]
+    if paired and data.positives != "all":
+        raise UserError(
+            f"config.objective.{paired[0]}.weight: next to {objective.name} it would take all {kind} for positives, "
+            f"{low} too; set it to 0.0, or data.positives=all if you want that"
+        )
 
 
 def _check_projector(config: Config) -> None:

@@ -5,14 +5,29 @@ from typing import Any
 
 from ml_collections import config_dict
 
+from simcse_jax.choices import (
+    AUGMENTATIONS,
+    CONVOLUTION_ACTIVATIONS,
+    DEVELOPMENT,
+    DTYPES,
+    EXTRA,
+    HEADS,
+    MASK,
+    MOST_CHANNELS,
+    PLACE,
+    POOLERS,
+    POSITIVES,
+    POSTPROCESSING,
+    PROTOCOLS,
+    RETRIEVAL,
+    TASKS,
+    WIDEST_CONVOLUTION,
+)
 from simcse_jax.config.loss_fields import LOSS_FIELDS, LOSS_SECTIONS, TEMPLATE, fields_of_objectives, reads_scores
 from simcse_jax.config.parallel_fields import PARALLEL_FIELDS
 from simcse_jax.config.retrieval_fields import RETRIEVAL_FIELDS, RETRIEVAL_SECTIONS
 from simcse_jax.config.sections import Config, is_section
-from simcse_jax.config.source_fields import SOURCE_FIELDS, SOURCE_SECTIONS
-from simcse_jax.data.augment import AUGMENTATIONS
-from simcse_jax.data.examples import POSITIVES
-from simcse_jax.data.scores import read_range
+from simcse_jax.config.source_fields import SOURCE_FIELDS, SOURCE_SECTIONS, read_range
 from simcse_jax.field import (
     BELOW_ONE,
     Field,
@@ -33,19 +48,8 @@ from simcse_jax.field import (
     rule,
 )
 from simcse_jax.host.storage import is_remote, local_path
-from simcse_jax.models.config import (
-    CONVOLUTION_ACTIVATIONS,
-    DTYPES,
-    MASK,
-    MOST_CHANNELS,
-    PLACE,
-    POOLERS,
-    WIDEST_CONVOLUTION,
-)
-from simcse_jax.models.head import HEADS
 from simcse_jax.objectives.objective import Objective
 from simcse_jax.objectives.registry import BUILT_IN, OBJECTIVES, add, check_known, needing
-from simcse_jax.tasks import DEVELOPMENT, EXTRA, POSTPROCESSING, PROTOCOLS, RETRIEVAL, TASKS
 
 OPTIMIZERS = {"adamw": "decay rates 0.9 and 0.999", "rmsprop": "decay rate 0.9, no momentum"}
 SCHEDULES = {  # see training/learning_rate.py
@@ -464,11 +468,6 @@ def short_names(names: Collection[str]) -> list[str]:
 def scoring_pooler(config: Mapping[str, Any]) -> str:
     """The pooler of a run's scores and of its model; `config` is the run's, or that of its `run.json`."""
     return config["eval"]["pooler"] or config["model"]["pooler"]
-
-
-def choosing_pooler(config: Config) -> str:
-    """The pooler of the scores that choose a run's best checkpoint."""
-    return config.eval.development_pooler or scoring_pooler(config)
 
 
 def trains(config: Config) -> bool:

@@ -12,12 +12,12 @@ from typing import Any, NamedTuple
 from absl import flags
 from ml_collections import config_dict, config_flags
 
+from simcse_jax.choices import pooler_of
 from simcse_jax.config.fields import FIELDS, flatten
 from simcse_jax.config.recipes import FOLDER, find, mistakes_in, running
 from simcse_jax.config.recorded import is_record, recorded_config
 from simcse_jax.errors import UserError, nearest
 from simcse_jax.host.storage import local_path
-from simcse_jax.models.config import pooler_of
 
 # Other packages' names of fields, and common short ones, by their last part.
 MEANT = {

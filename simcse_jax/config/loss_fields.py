@@ -1,26 +1,15 @@
 """The fields of the loss: views of a sentence, a projector, a teacher, sizes, and those that objectives declare."""
 
+import re
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
+from simcse_jax.choices import CHANGES, DENOISING, HEADS, MASKED, NORMS, PLACE, REPEATED, REPETITIONS, STATISTICS
 from simcse_jax.config.sections import Config
 from simcse_jax.errors import UserError
 from simcse_jax.field import BELOW_ONE, Field, at_least, at_most, either, explain, field, listed, number, one_of, rule
-from simcse_jax.models.config import (
-    CHANGES,
-    DENOISING,
-    MASKED,
-    NORMS,
-    PLACE,
-    REPEATED,
-    REPETITIONS,
-    STATISTICS,
-    is_template,
-    is_widths,
-)
-from simcse_jax.objectives.discarded import check_kept
-from simcse_jax.objectives.objective import SCORES, Objective
+from simcse_jax.objectives.objective import ELEMENTS, SCORES, Objective
 from simcse_jax.objectives.registry import OBJECTIVES, needing
 
 POLICIES = {  # which dropout masks the sentences of a pair get; see objectives/views.py
@@ -30,6 +19,9 @@ POLICIES = {  # which dropout masks the sentences of a pair get; see objectives/
     "noisy": "a mask each, and Gaussian noise on the embedding",
     "mean": "the mean of several embeddings, each with its own mask",
 }
+
+
+WIDTH = re.compile(r"[1-9]\d{0,4}|[1-9]?D")  # of a projector's layer: 4096, D or 2D
 
 
 def _objectives(teacher: bool) -> list[Objective]:
@@ -119,6 +111,16 @@ def read_weights(parts: tuple[str, ...]) -> tuple[float, ...]:
     if not all(0 <= weight <= 1e30 for weight in weights) or (weights and max(weights) <= 1e-30):
         raise ValueError(f"{weights} are no weights")
     return weights
+
+
+def is_widths(text: str) -> bool:
+    """Whether a text has a projector's widths: each a number, D for the hidden size, or a multiple of it such as 2D."""
+    return all(WIDTH.fullmatch(width) for width in text.split(","))
+
+
+def is_template(text: str) -> bool:
+    """Whether a text has the place of a sentence, once, and something else."""
+    return text.count(PLACE) == 1 and bool(text.replace(PLACE, "").strip())
 
 
 TEMPLATE = rule(f"empty, or a text around {PLACE}, which it has once", lambda text: not text or is_template(text))
@@ -250,6 +252,30 @@ def weights_of(config: Config) -> list[float]:
     return [weight for _, weight in sorted(by_size, reverse=True)]
 
 
+def check_kept(config: Config, field: str, purpose: str) -> None:
+    """Refuses a head, or a pooler, that embeddings have in training alone.
+
+    Args:
+      config: of a run.
+      field: that asks for the check.
+      purpose: what would be untrue of the model's embeddings.
+
+    Raises:
+      UserError: naming the fields.
+    """
+    model, pooler = config.model, config.eval.pooler
+    if HEADS[model.mlp].trained != HEADS[model.mlp].scored:
+        raise UserError(
+            f"{field}: with model.mlp={model.mlp} {purpose} only after a head that the model does not keep; "
+            "set model.mlp=none or always"
+        )
+    if pooler not in ("", model.pooler):
+        raise UserError(
+            f"{field}: {purpose} only with the pooler of training, {model.pooler}, and the model has "
+            f"eval.pooler={pooler}; leave that empty"
+        )
+
+
 def check_matryoshka(config: Config) -> None:
     """Refuses weights of other sizes, and objectives that cannot be taken at several sizes."""
     dimensions, weights, projector = config.matryoshka.dimensions, config.matryoshka.weights, config.projector
@@ -283,3 +309,10 @@ def check_teacher(config: Config) -> None:
             f"config.data.mixed: objective.{names[0]} reads all sentences of every example, and some sources lack one; "
             "set it to False, or the objective's weight to 0.0"
         )
+    for name in (one.name for one in needing(config.objective, "teacher") if one.teacher == ELEMENTS):
+        check_kept(config, f"config.objective.{name}.weight", "the trained embedding is the teacher's")
+        if config.teacher.second:
+            raise UserError(
+                f"config.teacher.second={config.teacher.second}: objective.{name} compares elements, of which two "
+                "teachers have no mean; leave it empty"
+            )

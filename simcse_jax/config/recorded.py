@@ -1,11 +1,14 @@
-"""`--config RUN/run.json`: the config of a run, to repeat it, or to change a field of it."""
+"""A config as a run's `run.json` records it, and `--config RUN/run.json`, which repeats the run or changes a field."""
 
+import hashlib
+import json
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from ml_collections import config_dict
 
 from simcse_jax.config.fields import default_config, flatten
+from simcse_jax.config.sections import Config
 from simcse_jax.errors import UserError
 from simcse_jax.host.storage import as_path, other_format, read_json, written_by
 from simcse_jax.host.version import __version__
@@ -45,6 +48,17 @@ def recorded_config(path: str) -> config_dict.ConfigDict:
         except (TypeError, ValueError):
             raise UserError(f"--config {path}: {name} is {value!r:.60}; its default is {known[name]!r}") from None
     return config
+
+
+def recorded(config: Config) -> dict[str, Any]:
+    """The config as `run.json` has it: tuples are lists."""
+    return json.loads(json.dumps(config.to_dict()))
+
+
+def identity(config: Config) -> str:
+    """A fingerprint of all fields that must be the same in all processes."""
+    fields = {name: value for name, value in sorted(flatten(config).items()) if name != "parallel.process_id"}
+    return hashlib.sha256(json.dumps(fields).encode()).hexdigest()
 
 
 def check_names(run: Mapping[str, Any], names: Collection[str], fields: Collection[str], where: str) -> None:

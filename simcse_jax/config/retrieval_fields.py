@@ -1,9 +1,9 @@
 """The fields of retrieval tasks, and which of them go together with others."""
 
+from simcse_jax.choices import MEASURES, RETRIEVAL, STORAGES, USUAL
 from simcse_jax.config.sections import Config
 from simcse_jax.errors import UserError
 from simcse_jax.field import at_least, each_once, field, given, one_of
-from simcse_jax.tasks import MEASURES, RETRIEVAL, STORAGES, USUAL
 
 RETRIEVAL_SECTIONS = {"eval.retrieval": "Scores of retrieval (docs/guides/evaluate.md)."}
 SPLITS = ("train", "dev", "test")

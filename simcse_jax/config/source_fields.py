@@ -4,14 +4,12 @@ import csv
 from collections.abc import Sequence
 from typing import Any
 
+from simcse_jax.choices import ROLES, SPANS
 from simcse_jax.config.sections import Config
-from simcse_jax.data.documents import SPANS
-from simcse_jax.data.mixture import read_weights
-from simcse_jax.data.sources import split_sources
-from simcse_jax.data.tokens import ROLES, Lengths, Prompts
 from simcse_jax.errors import UserError
 from simcse_jax.field import either, empty_or_one_of, explain, field, listed, rule
-from simcse_jax.objectives.registry import needing, trained
+from simcse_jax.host.names import split_sources
+from simcse_jax.objectives.registry import needing, pairing_of
 
 ONE_SOURCE = "one_source"
 BATCHING = {"mixed": "any of them", ONE_SOURCE: "one of them, so negatives in the batch are of the same source"}
@@ -24,6 +22,24 @@ SOURCE_SECTIONS = {
     "data.lengths": "Tokens per sentence by column, with its prompt; 0: data.max_length.",
 }
 _LENGTH = rule(f"0, or {SHORTEST} or more (two of them are special tokens)", lambda n: n == 0 or n >= SHORTEST)
+
+
+def read_range(parts: Sequence[str]) -> tuple[float, float] | None:
+    """The lowest and the highest score in `data.score_range`; None if empty. A `ValueError` refuses other values."""
+    if not parts:
+        return None
+    low, high = map(float, parts)
+    if not -1e30 <= low < high <= 1e30:
+        raise ValueError(f"{low} and {high} are not bounds")
+    return low, high
+
+
+def read_weights(parts: Sequence[str]) -> tuple[float, ...]:
+    """The weights in `data.weights`; a `ValueError` refuses what is not a number from 1e-30 to 1e30."""
+    weights = tuple(map(float, parts))
+    if not all(1e-30 <= weight <= 1e30 for weight in weights):
+        raise ValueError(f"{weights} are not weights")
+    return weights
 
 
 def _several(config: Any) -> bool:
@@ -66,42 +82,12 @@ SOURCE_FIELDS = {
 }
 
 
-def leaves_equal_out(config: Config, columns: int) -> bool:
-    """Whether equal texts are no negatives, in data with so many columns of sentences."""
-    wanted = config.data.equal_texts or (LEFT_OUT if columns > 1 else NEGATIVES)
-    return wanted == LEFT_OUT and bool(needing(config.objective, "contrasts"))
-
-
-def keeps_apart(config: Config) -> bool:
-    """Whether no two rows of a batch may have a text in common."""
-    return bool(config.data.no_duplicates and needing(config.objective, "contrasts"))
-
-
-def lengths_of(config: Config) -> Lengths | None:
-    """The most tokens of anchors and of other sentences; None if both are `data.max_length`."""
-    lengths = config.data.lengths
-    if not lengths.anchor and not lengths.positive:
-        return None
-    return Lengths(*(lengths[role] or config.data.max_length for role in ROLES))
-
-
-def longest(config: Config) -> tuple[str, int]:
-    """The most tokens of a sentence, and the field that says so."""
-    lengths = config.data.lengths
-    fields = {f"data.lengths.{role}": lengths[role] for role in ROLES if lengths[role]}
-    if len(fields) < len(ROLES):
-        fields["data.max_length"] = config.data.max_length
-    name = max(fields, key=fields.__getitem__)
-    return name, fields[name]
-
-
-def prompts_of(config: Config) -> tuple[Prompts, ...]:
-    """The prompts of each source, in their order; () without any."""
-    given = config.data.prompts
-    if not any(given.values()):
-        return ()
-    sources = split_sources(config.data.train)
-    return tuple(map(Prompts, *(_split(f"config.data.prompts.{role}", given[role], sources) for role in ROLES)))
+def read_prompts(config: Config) -> list[list[str]]:
+    """The prompts of each role of `ROLES`, those of all sources in their order; [] without any."""
+    prompts, sources = config.data.prompts, split_sources(config.data.train)
+    if not any(prompts.values()):
+        return []
+    return [_split(f"config.data.prompts.{role}", prompts[role], sources) for role in ROLES]
 
 
 def _split(field: str, text: str, sources: Sequence[str]) -> list[str]:
@@ -126,7 +112,7 @@ def _split(field: str, text: str, sources: Sequence[str]) -> list[str]:
 def check_sources(config: Config) -> None:
     """Refuses weights and prompts that do not fit the sources, and data whose rows must stay together."""
     data = config.data
-    prompts = prompts_of(config)
+    prompts = read_prompts(config)
     count = len(split_sources(data.train)) if data.weights else 0
     if data.weights and len(data.weights) != count:
         raise UserError(
@@ -137,43 +123,36 @@ def check_sources(config: Config) -> None:
         "data.weights": bool(data.weights),
         "data.batching": data.batching == ONE_SOURCE,
         "data.no_duplicates": data.no_duplicates,
-        **{
-            f"data.prompts.{role}": len(set(each)) > 1
-            for role, each in zip(ROLES, zip(*prompts, strict=True), strict=False)
-        },
+        **{f"data.prompts.{role}": len(set(texts)) > 1 for role, texts in zip(ROLES, prompts, strict=False)},
     }
     name = next((name for name, given in by_source.items() if given and data.positives == SPANS), None)
     if name is not None:
         raise UserError(f"config.{name}: spans are drawn from all documents together; leave it as it is by default")
-    pairing = [name for name, each in trained(config.objective).items() if each.pairing(config.objective[name])]
-    if data.no_duplicates and pairing:
+    maker = pairing_of(config.objective)
+    if data.no_duplicates and maker:
         raise UserError(
-            f"config.data.no_duplicates: objective.{pairing[0]} makes its pairs of all sentences of an epoch, and some "
+            f"config.data.no_duplicates: objective.{maker[0]} makes its pairs of all sentences of an epoch, and some "
             "of a sentence and itself; set it to False, or the objective's weight to 0.0"
         )
-    if data.weights and pairing and data.batching != ONE_SOURCE:
+    if data.weights and maker and data.batching != ONE_SOURCE:
         raise UserError(
-            f"config.data.weights: objective.{pairing[0]} makes its pairs of all sentences of an epoch; leave it "
+            f"config.data.weights: objective.{maker[0]} makes its pairs of all sentences of an epoch; leave it "
             f"empty, or set data.batching={ONE_SOURCE}"
         )
-    if data.mixed and data.batching != ONE_SOURCE:
-        check_mixed(config, "config.data.mixed", "set it to False")
+    if data.mixed and data.batching != ONE_SOURCE and (needed := no_gaps(config)):
+        raise UserError(f"config.data.mixed: {needed[0]}; set it to False, or {needed[1]}")
 
 
-def check_mixed(config: Config, field: str, otherwise: str) -> None:
-    """Refuses what cannot leave out the sentences that some sources lack.
-
-    Args:
-      config: of a run on sources with different columns.
-      field: what says that they are, and `otherwise`: what to do about it.
-    """
+def no_gaps(config: Config) -> tuple[str, str] | None:
+    """Why no row may lack a sentence that others have, and how to change that; None: rows may."""
     if config.projector.widths:
-        raise UserError(
-            f"{field}: batch norm of the projector would count what stands in for missing sentences; {otherwise}, or "
-            "leave projector.widths empty"
+        return (
+            "batch norm of the projector would count what stands in for missing sentences",
+            "leave projector.widths empty",
         )
     if reading := needing(config.objective, "every_sentence"):
-        raise UserError(
-            f"{field}: objective.{reading[0].name} reads both sentences of every example, and some sources lack "
-            f"one; {otherwise}, or set the objective's weight to 0.0"
+        return (
+            f"objective.{reading[0].name} reads both sentences of every example, and some sources lack one",
+            "set the objective's weight to 0.0",
         )
+    return None

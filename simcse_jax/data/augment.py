@@ -8,11 +8,11 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from simcse_jax.choices import AUGMENTATIONS
 from simcse_jax.data.draws import row_generator
 from simcse_jax.errors import UserError
 
 CHANGES = ("crop", "delete", "delete_one", "synonym")  # of one sentence's words
-AUGMENTATIONS = (*CHANGES, "mlm")
 
 
 def augment(

@@ -14,7 +14,6 @@ from simcse_jax.errors import UserError
 
 # The positive is drawn from this many sentences after the anchor.
 REACH = {"next_sentence": 1, "next_3_sentences": 3}
-SPANS = "spans"  # the value of `data.positives`
 Span = tuple[int, int]  # its first word piece, and the one after its last
 
 

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from simcse_jax.choices import LABELS, POSITIVES, SPANS
 from simcse_jax.data.columns import (
     Chosen,
     choose_candidate_scores,
@@ -23,23 +24,23 @@ from simcse_jax.data.columns import (
     warn_of_unread,
 )
 from simcse_jax.data.datasets import LIBRARIES, Library
-from simcse_jax.data.documents import REACH, SPANS, next_sentences, read_documents
+from simcse_jax.data.documents import REACH, next_sentences, read_documents
 from simcse_jax.data.draws import NEXT_SENTENCES, SUBSAMPLE, corpus_generator
 from simcse_jax.data.files import files_of, read_parquet, reader_of
-from simcse_jax.data.labels import LABELS, parse_label
+from simcse_jax.data.labels import parse_label
 from simcse_jax.data.row_lists import Negatives, peek_lists, read_negatives, split_positives
 from simcse_jax.data.rows import MISSING, Row, read_text
 from simcse_jax.data.scores import Scores, read_candidates
-from simcse_jax.data.sources import ALIKE, Examples, join, split_sources
+from simcse_jax.data.sources import ALIKE, Examples, join
 from simcse_jax.data.sts import PREFIX, read_sts, sts_version
 from simcse_jax.errors import UserError
+from simcse_jax.host.names import split_sources
 from simcse_jax.host.storage import as_path
 
-__all__ = ["POSITIVES", "Examples", "read_examples"]
+__all__ = ["Examples", "read_examples"]
 
 
 PREFIXED = {**LIBRARIES, PREFIX: Library(read_sts, True, sts_version)}  # sources that are not files, by prefix
-POSITIVES = (*LABELS, "all", *REACH, SPANS)  # the values of `data.positives`, which may also be empty
 
 
 def read_examples(

@@ -12,7 +12,8 @@ import pyarrow
 import pyarrow.compute
 import pyarrow.parquet
 
-from simcse_jax.data.labels import LABELS, UNLABELLED, parse_label
+from simcse_jax.choices import LABELS
+from simcse_jax.data.labels import UNLABELLED, parse_label
 from simcse_jax.data.rows import is_text
 from simcse_jax.data.scores import parse_score
 from simcse_jax.data.sentences import check_one_table, columns_of

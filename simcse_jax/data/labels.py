@@ -4,9 +4,9 @@ import numbers
 from collections.abc import Callable, Sequence
 from typing import Any, Self
 
+from simcse_jax.choices import LABELS
 from simcse_jax.errors import UserError
 
-LABELS = ("entailment", "neutral", "contradiction")  # 0, 1 and 2, as Hugging Face's snli and mnli have them
 SHORT = {label[0]: label for label in LABELS}  # as ANLI writes them
 UNLABELLED = (  # the annotators disagreed: SNLI writes -, Hugging Face -1; or not which of the two other labels
     *("", "-", "-1", "na", "nan", "n/a", "not_entailment", "non-entailment", "not entailment"),

@@ -14,14 +14,6 @@ from simcse_jax.data.draws import permutation
 TURNS, REREAD = 4, 5  # purposes, in addition to those of `data.draws`
 
 
-def read_weights(parts: Sequence[str]) -> tuple[float, ...]:
-    """The weights in `data.weights`; a `ValueError` refuses what is not a number from 1e-30 to 1e30."""
-    weights = tuple(map(float, parts))
-    if not all(1e-30 <= weight <= 1e30 for weight in weights):
-        raise ValueError(f"{weights} are not weights")
-    return weights
-
-
 def share_out(total: int, weights: Sequence[float]) -> tuple[int, ...]:
     """The number of turns of each source: its share of `total`, rounded down.
 

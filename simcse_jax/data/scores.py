@@ -69,16 +69,6 @@ def parse_score(value: object, where: str, cure: str = OF_PAIR) -> float | None:
     return score
 
 
-def read_range(parts: Sequence[str]) -> tuple[float, float] | None:
-    """The lowest and the highest score in `data.score_range`; None if empty. A `ValueError` refuses other values."""
-    if not parts:
-        return None
-    low, high = map(float, parts)
-    if not -LARGEST <= low < high <= LARGEST:
-        raise ValueError(f"{low} and {high} are not bounds")
-    return low, high
-
-
 def read_candidates(columns: Sequence[tuple[object, str]], count: int) -> list[float]:
     """The scores of a row's positive and of its hard negatives, in this order.
 

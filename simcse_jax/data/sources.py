@@ -1,15 +1,12 @@
 """The sources that a setting names, and the joined examples of several sources."""
 
-import csv
 import dataclasses
-import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from simcse_jax.errors import UserError
-from simcse_jax.host.storage import local_path
 
 KINDS = ("sentences", "pairs", "triplets")  # by the number of columns; further columns are hard negatives
 
@@ -67,34 +64,6 @@ class Examples:
         """As `kinds`, of one source; "0 rows" where none of its rows were drawn."""
         rows = np.arange(len(self)) if self.sources is None else np.flatnonzero(self.sources == number)
         return described(np.full(len(rows), len(self.columns)) if self.present is None else self.present[rows].sum(1))
-
-
-def split_sources(specification: str) -> list[str]:
-    """The sources in a comma-separated list. A name with a comma is quoted as in CSV, unless it is an existing file."""
-    if "," not in specification or local_path(specification).exists():
-        return [specification]
-    try:
-        names = [name.strip() for name in next(csv.reader([specification], strict=True, skipinitialspace=True))]
-    except (csv.Error, StopIteration) as error:
-        raise UserError(
-            f"{specification}: not a list of sources: {error}; put a name with a comma in double quotes"
-        ) from None
-    if "" in names:
-        raise UserError(
-            f"{specification}: source {names.index('') + 1} of {len(names)} has no name; "
-            "a comma separates sources: remove one, or put a name with a comma in double quotes"
-        )
-    places = [os.path.realpath(local_path(name)) for name in names]
-    for name, place in zip(names, places, strict=True):
-        if places.count(place) > 1:
-            raise UserError(f"{specification}: {name} is named twice; remove one")
-    return names
-
-
-def by_field(field: str, specification: str) -> dict[str, str]:
-    """The sources of a field by its name; of several, FIELD[0], FIELD[1] and so on."""
-    names = split_sources(specification)
-    return {f"{field}[{place}]" if names[1:] else field: name for place, name in enumerate(names)}
 
 
 MIXED = "name sources of one kind, choose the same columns with data.columns, or set data.mixed=True"

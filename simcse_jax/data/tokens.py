@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from simcse_jax.choices import ROLES
 from simcse_jax.data.sources import Examples
 from simcse_jax.errors import UserError
 
@@ -12,7 +13,6 @@ if TYPE_CHECKING:  # the config imports this file, but not the tokenizer
     from simcse_jax.huggingface.tokenizer import Tokenizer
 
 LENGTH_MULTIPLE = 8  # lengths are rounded up to a multiple of it
-ROLES = ("anchor", "positive")  # of the first column, and of all others
 
 
 class Lengths(NamedTuple):

@@ -20,32 +20,32 @@ END_SECONDS = 60  # for all processes to end, after the first one has
 _calls = itertools.count()
 
 
-def initialize(settings: Any) -> None:
-    """Joins the other processes as configured in `config.parallel`; call it before anything else uses a device.
+def initialize(count: int, number: int = 0, coordinator: str = "") -> None:
+    """Joins the other processes; call it before anything else uses a device. Once they are joined, it does nothing.
 
-    Once they are joined, it does nothing.
+    Args:
+      count: of all processes; 0: as the environment says, which then says the rest too.
+      number: this one's.
+      coordinator: HOST:PORT of the first.
 
     Raises:
-      UserError: when neither the settings nor the environment say where the others are, or JAX cannot compute here.
+      UserError: when neither the arguments nor the environment say where the others are, or JAX cannot compute here.
       RuntimeError: JAX's own, when a process does not start in time. It is not the user's mistake; start again.
     """
-    if settings.processes != 1 and not jax.distributed.is_initialized():
-        _join(settings)
+    if count != 1 and not jax.distributed.is_initialized():
+        _join(count, number, coordinator)
     backend.start(training=True)
 
 
-def _join(settings: Any) -> None:
-    known = {}
-    if settings.processes:
-        known = {"num_processes": settings.processes, "process_id": settings.process_id}
-        known["coordinator_address"] = settings.coordinator
+def _join(count: int, number: int, coordinator: str) -> None:
+    known: dict[str, Any] = {}
+    if count:
+        known = {"num_processes": count, "process_id": number, "coordinator_address": coordinator}
     try:
         jax.distributed.initialize(**known, initialization_timeout=START_SECONDS, shutdown_timeout_seconds=END_SECONDS)
     except (ValueError, TypeError) as error:
         how = "set parallel.processes, .process_id and .coordinator, or parallel.processes=1 for this process alone"
-        raise UserError(
-            f"config.parallel.processes={settings.processes}: {reason(error)}" + ("" if known else f"; {how}")
-        ) from None
+        raise UserError(f"config.parallel.processes={count}: {reason(error)}" + ("" if known else f"; {how}")) from None
 
 
 def is_first() -> bool:

@@ -10,9 +10,9 @@ from typing import Any, ParamSpec, TypedDict, TypeVar, get_args, get_type_hints
 import numpy as np
 from numpy.typing import ArrayLike
 
+from simcse_jax.choices import POOLERS, pooler_of
 from simcse_jax.data.sentences import only_column
 from simcse_jax.errors import UserError, broken, nearest
-from simcse_jax.models.config import POOLERS, pooler_of
 from simcse_jax.vectors.quantization import Precision, check_no_codes
 
 P = ParamSpec("P")

@@ -9,6 +9,7 @@ import jax
 import numpy as np
 from jaxtyping import Float32
 
+from simcse_jax.choices import DTYPES
 from simcse_jax.data.rows import is_text
 from simcse_jax.data.sentences import check_sentences
 from simcse_jax.encoding.arguments import check_options, check_path, is_whole, names_ours, resolve_prompt
@@ -21,7 +22,6 @@ from simcse_jax.huggingface.cross_encoder import is_cross_encoder, load_cross_en
 from simcse_jax.huggingface.load import ChosenPooler
 from simcse_jax.huggingface.public_names import public_value
 from simcse_jax.huggingface.tokenizer import Tokenizer
-from simcse_jax.models.config import DTYPES
 
 Pair = tuple[str, str] | list[str]
 

@@ -12,12 +12,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float64, Int
 
+from simcse_jax.choices import MEASURES
 from simcse_jax.data.held_out import connected
 from simcse_jax.evaluation import sts
 from simcse_jax.evaluation.beir import Collection
 from simcse_jax.evaluation.evaluator import Embed, by_task, encode_once
 from simcse_jax.evaluation.retrieval import BEST, Retrieval, score, sides
-from simcse_jax.tasks import MEASURES
 
 RESAMPLES = 1000
 INTERVAL = (2.5, 97.5)  # percent

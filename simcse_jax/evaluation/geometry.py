@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float
 
+from simcse_jax.choices import GEOMETRY
 from simcse_jax.errors import UserError
 from simcse_jax.evaluation import sts
 from simcse_jax.evaluation.analysis import spectrum
@@ -18,7 +19,6 @@ from simcse_jax.evaluation.analysis.isotropy import normalize
 from simcse_jax.evaluation.analysis.spectrum import Spectrum
 from simcse_jax.evaluation.evaluator import Embed, Encode, by_task, encode_once
 from simcse_jax.host.storage import local_path
-from simcse_jax.tasks import GEOMETRY
 
 SPLITS = ("dev", "test", "all")
 POSITIVE = 4.0  # pairs rated above it are positives

@@ -17,13 +17,13 @@ from jaxtyping import Float, Float32, Float64
 
 from simcse_jax.data.examples import prefix_of, read_examples
 from simcse_jax.data.files import files_of as files_of_source
-from simcse_jax.data.sources import split_sources
 from simcse_jax.data.sts import SINGLE_FILES, SUBSETS, files_of, read_pairs
 from simcse_jax.errors import UserError
 from simcse_jax.evaluation.beir import Collection
 from simcse_jax.evaluation.evaluator import Encode
 from simcse_jax.evaluation.sts import Pairs, read_task
 from simcse_jax.evaluation.transfer_files import Task
+from simcse_jax.host.names import split_sources
 from simcse_jax.host.storage import local_path
 
 Scored = Pairs | Task | Collection | Mapping[str, Pairs]  # a task: a test set, or all of its splits

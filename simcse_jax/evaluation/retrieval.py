@@ -15,6 +15,7 @@ import jax
 import numpy as np
 from jaxtyping import Float64, Int64
 
+from simcse_jax.choices import MEASURES, USUAL
 from simcse_jax.devices.mesh import data_mesh
 from simcse_jax.errors import UserError
 from simcse_jax.evaluation import beir, ranking, sts
@@ -26,12 +27,23 @@ from simcse_jax.host.storage import local_path
 from simcse_jax.index.index import LARGE, SMALL
 from simcse_jax.index.placed import Storage, stored
 from simcse_jax.index.top_k import Block, top_k
-from simcse_jax.tasks import MEASURES, USUAL
 from simcse_jax.vectors.similarity import prepared
 
 BEST = 100  # the highest score
 ROUNDING = 1e-9  # by which nDCG may be above it
 LEAST_P = 0.001  # smaller ones are printed as "< 0.001"
+
+
+class RetrievalSpec(NamedTuple):
+    """The retrieval that scores a run; see the fields of `config.eval.retrieval`."""
+
+    data: str = ""
+    measures: tuple[str, ...] = USUAL
+    split: str = "test"
+    development: str = "dev"
+    documents: int = 0
+    seed: int = 0
+    storage: Storage = "float32"
 
 
 class Sides(NamedTuple):

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float, Float64
 
+from simcse_jax.choices import AGGREGATIONS, EXTRA, METRICS, TASKS
 from simcse_jax.data.files import CONVERTED, reader_of
 from simcse_jax.data.held_out import FEWEST, hold_out
 from simcse_jax.data.rows import MISSING, Row
@@ -25,7 +26,6 @@ from simcse_jax.data.sts import COLUMNS, HEADERS, PLACES, SINGLE_FILES, SUBSETS,
 from simcse_jax.errors import UserError
 from simcse_jax.evaluation.evaluator import Embed, Encode, by_task, encode_once
 from simcse_jax.host.storage import local_path, sha256
-from simcse_jax.tasks import AGGREGATIONS, EXTRA, METRICS, TASKS
 
 TITLES = {"STSBenchmark": "STS-B", "SICKRelatedness": "SICK-R"}  # where the paper's table has another name
 # The keys next to the tasks in a result file.

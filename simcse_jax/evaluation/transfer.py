@@ -31,12 +31,12 @@ import jax
 import numpy as np
 from jaxtyping import Bool, Float, Int, Int64, Shaped
 
+from simcse_jax.choices import GRIDS, PROTOCOLS, TRANSFER
 from simcse_jax.errors import UserError
 from simcse_jax.evaluation import early_stopping, logistic, sts
 from simcse_jax.evaluation.evaluator import Embed, Encode, by_task, encode_once, with_titles
 from simcse_jax.evaluation.transfer_files import FOLDS, Task
 from simcse_jax.host.progress import Progress
-from simcse_jax.tasks import GRIDS, PROTOCOLS, TRANSFER
 
 SEED = 1111
 TITLES = {"SST2": "SST", "MRPC": "MRPC acc/F1"}  # names in the paper's table

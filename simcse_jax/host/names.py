@@ -1,6 +1,8 @@
-"""Names on the command line: RUN@step=200 for a checkpoint, NAME=LABEL for a label, glove:FILE, package:NAME."""
+"""Names that people write: RUN@step=200 for a checkpoint, NAME=LABEL, glove:FILE, package:NAME, and lists of names."""
 
+import csv
 import importlib.util
+import os
 import re
 from pathlib import Path
 from typing import NamedTuple
@@ -78,3 +80,31 @@ def package_root(name: str) -> Path | None:
         return None
     spec = importlib.util.find_spec(package)
     return Path(next(iter(spec.submodule_search_locations))) if spec and spec.submodule_search_locations else None
+
+
+def split_sources(specification: str) -> list[str]:
+    """The sources in a comma-separated list. A name with a comma is quoted as in CSV, unless it is an existing file."""
+    if "," not in specification or local_path(specification).exists():
+        return [specification]
+    try:
+        names = [name.strip() for name in next(csv.reader([specification], strict=True, skipinitialspace=True))]
+    except (csv.Error, StopIteration) as error:
+        raise UserError(
+            f"{specification}: not a list of sources: {error}; put a name with a comma in double quotes"
+        ) from None
+    if "" in names:
+        raise UserError(
+            f"{specification}: source {names.index('') + 1} of {len(names)} has no name; "
+            "a comma separates sources: remove one, or put a name with a comma in double quotes"
+        )
+    places = [os.path.realpath(local_path(name)) for name in names]
+    for name, place in zip(names, places, strict=True):
+        if places.count(place) > 1:
+            raise UserError(f"{specification}: {name} is named twice; remove one")
+    return names
+
+
+def by_field(field: str, specification: str) -> dict[str, str]:
+    """The sources of a field by its name; of several, FIELD[0], FIELD[1] and so on."""
+    names = split_sources(specification)
+    return {f"{field}[{place}]" if names[1:] else field: name for place, name in enumerate(names)}

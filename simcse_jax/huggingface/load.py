@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from simcse_jax.choices import MASK_TOKEN, POOLERS, SEVERAL_LAYERS, pooler_of
 from simcse_jax.errors import UserError
 from simcse_jax.host.names import split_glove
 from simcse_jax.host.storage import local_path, read_json
@@ -45,7 +46,7 @@ from simcse_jax.huggingface.word_vectors import (
     read_glove,
     read_word_embeddings,
 )
-from simcse_jax.models.config import MASK_TOKEN, POOLERS, SEVERAL_LAYERS, EncoderConfig, pooler_of
+from simcse_jax.models.config import EncoderConfig
 from simcse_jax.models.head import has_head
 from simcse_jax.models.model_types import WORD_VECTORS
 from simcse_jax.models.modules import PREFIX

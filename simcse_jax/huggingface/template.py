@@ -9,8 +9,9 @@ The text before a sentence, the sentence and the text after it are tokenized eac
 import json
 from typing import TYPE_CHECKING
 
+from simcse_jax.choices import MASK, PLACE
 from simcse_jax.errors import UserError
-from simcse_jax.models.config import MASK, PLACE, Template
+from simcse_jax.models.config import Template
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer as Backend

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from simcse_jax.choices import MASK_TOKEN, POOLERS
 from simcse_jax.errors import UserError
 from simcse_jax.host.storage import read_json, write_json
 from simcse_jax.host.version import __version__
@@ -17,7 +18,7 @@ from simcse_jax.huggingface.tokenizer_rules import SPECIAL_TOKENS
 from simcse_jax.huggingface.weight_files import write_safetensors
 from simcse_jax.huggingface.weight_names import NAMES, head_tensors, to_tensors
 from simcse_jax.huggingface.word_vectors import write_word_embeddings
-from simcse_jax.models.config import MASK_TOKEN, POOLERS, Dense, LayerNorm
+from simcse_jax.models.config import Dense, LayerNorm
 from simcse_jax.models.convolutions import PREFIX as CONVOLUTIONS
 from simcse_jax.models.model_types import MODEL_TYPES, for_transformers
 from simcse_jax.models.modules import PREFIX as MODULES

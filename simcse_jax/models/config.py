@@ -2,7 +2,6 @@
 
 import dataclasses
 import difflib
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -22,50 +21,7 @@ from simcse_jax.models.model_types import (
     flag,
 )
 
-DTYPES = ("float32", "bfloat16")  # for the encoder's matrix products
-WIDEST_CONVOLUTION, MOST_CHANNELS = 99, 1 << 16
-CONVOLUTION_ACTIVATIONS = {"none": "as released, and in sentence-transformers", "relu": "as in the paper"}
 SIMILARITIES = ("cosine", "dot", "euclidean", "manhattan")  # of embeddings; distances are negative
-POOLERS = {  # see pooling.py
-    "cls": "the last layer's first token, then the head if the model has one",
-    "cls_before_pooler": "the last layer's first token, without a head",
-    "avg": "the mean of the last layer over the tokens",
-    "avg_top2": "the mean of the last two layers over the tokens",
-    "avg_first_last": "the mean of layer 1 and the last layer over the tokens",
-    "avg_static_last": "the mean of the embedding layer, layer 0, and the last layer over the tokens",
-    "max": "the maximum of the last layer over the tokens",
-    "avg_sqrt": "the sum of the last layer over the tokens, divided by the square root of their number",
-    "avg_weighted": "the mean of the last layer over the tokens, the n-th of them with weight n",
-    "last": "the last layer's last token",
-    "mask_token": "the last layer's mask token, that of model.template",
-}
-OTHER_NAMES = {"mean": "avg"}  # of poolers, where a name is given; what is written has ours
-SEVERAL_LAYERS = ("avg_top2", "avg_first_last", "avg_static_last")  # those that read more than the last layer
-MASK_TOKEN = "mask_token"  # the pooler that must know which tokens are mask tokens
-NORMS = {  # batch norms after a projector's last layer
-    "plain": "without scale and shift",
-    "affine": "with scale and shift",
-    "none": "no norm",
-}
-STATISTICS = {"together": "over the views of a pair together", "each": "over each view alone"}  # of a projector's norms
-WIDTH = re.compile(r"[1-9]\d{0,4}|[1-9]?D")  # of a projector's layer: 4096, D or 2D
-CHANGES = {  # of a sentence in the embedding layer (models/changes.py)
-    "none": "the sentence as it is",
-    "shuffled": "positions permuted among its tokens",
-    "cutoff": "some columns zero in all of its tokens",
-}
-MASKED = "masked"  # a change of its token ids, which a language model then guesses in the same pass
-REPEATED = "repeated"  # a change of a positive's token ids: some of them stand there twice
-PLACE, MASK = "[X]", "[MASK]"  # in the text of a template: the place of the sentence, and the mask token
-DENOISING = {  # what is taken from the embedding of a sentence in a template
-    "none": "nothing",
-    "paper": "that of the template alone, whose tokens keep the positions that they have around the sentence",
-    "released": "the same, but positions count from the table's first row, which RoBERTa's do not otherwise",
-}
-REPETITIONS = {  # how many tokens of a sentence of N, [CLS] and [SEP] not counted; each number is as likely
-    "paper": "0 to max(2, ⌊rate · N⌋)",
-    "released": "0 to min(10, ⌊rate · (N + 2)⌋) - 1",
-}
 
 TASKS = "task_type_vocab_size"  # read where `use_task_id` is true
 
@@ -97,11 +53,6 @@ MOST_WORDS = 4096  # of a sentence whose word vectors are averaged; it is padded
 OTHER_MODELS = ("is_decoder", "add_cross_attention", "pruned_heads", "quantization_config")
 
 READERS = model_types.READERS | decoders.READERS  # of configs that say more than sizes
-
-
-def pooler_of(name: str) -> str:
-    """Our name for a pooler under another name; any other name unchanged."""
-    return OTHER_NAMES.get(name, name)
 
 
 class Template(NamedTuple):
@@ -405,16 +356,6 @@ class EncoderConfig:
             shared = f"{self.num_layers} layers share parameters in {self.layer_groups} groups"
             raise UserError(f"{options}: the model's {shared}; keep whole groups")
         return kept
-
-
-def is_widths(text: str) -> bool:
-    """Whether a text has a projector's widths: each a number, D for the hidden size, or a multiple of it such as 2D."""
-    return all(WIDTH.fullmatch(width) for width in text.split(","))
-
-
-def is_template(text: str) -> bool:
-    """Whether a text has the place of a sentence, once, and something else."""
-    return text.count(PLACE) == 1 and bool(text.replace(PLACE, "").strip())
 
 
 def _kind_of(config: Mapping[str, Any], where: str) -> ModelType:

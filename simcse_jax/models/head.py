@@ -4,17 +4,7 @@ SimCSE trains with a head. The supervised model keeps it at test time, the unsup
 """
 
 from collections.abc import Container
-from typing import NamedTuple
 
-
-class Head(NamedTuple):
-    """The meaning of a value of `model.mlp`."""
-
-    trained: bool  # the model has a head in training
-    scored: bool  # the model has a head at test time
-
-
-HEADS = {"train": Head(True, False), "always": Head(True, True), "none": Head(False, False)}  # by `model.mlp`
 PREFIX = "head."  # the names of its parameters start with it
 
 

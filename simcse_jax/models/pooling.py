@@ -5,8 +5,8 @@ from collections.abc import Callable, Sequence
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
+from simcse_jax.choices import MASK_TOKEN
 from simcse_jax.models.arrays import AnyArray
-from simcse_jax.models.config import MASK_TOKEN
 
 FIRST_TOKEN = ("cls", "cls_before_pooler")  # poolers that read nothing but the last layer's first token
 JOIN = "+"  # between the poolers of a model that concatenates their vectors, such as cls+avg
@@ -37,7 +37,7 @@ def pool(
     (PromptBERT), or the mean of several; zeros where there is none.
 
     Args:
-      pooler: one of `models.config.POOLERS`, or K of them joined by +, whose vectors are concatenated to (B, K D).
+      pooler: one of `choices.POOLERS`, or K of them joined by +, whose vectors are concatenated to (B, K D).
       skipped: tokens at the beginning of every sentence that the poolers leave out, those of a prompt.
       is_mask_token: which tokens are mask tokens, for `mask_token`.
     """
@@ -106,7 +106,7 @@ def midway(first: Float[Array, "B T D"], second: Float[Array, "B T D"]) -> Float
     return (first.astype(jnp.float32) + second.astype(jnp.float32)) / 2
 
 
-# By the names in `models.config.POOLERS`.
+# By the names in `choices.POOLERS`.
 POOLER_FUNCTIONS: dict[str, Callable[[HiddenStates, Mask], Float[Array, "B D"]]] = {
     "cls": lambda layers, mask: first_token(layers[-1]),
     "cls_before_pooler": lambda layers, mask: first_token(layers[-1]),

@@ -2,7 +2,7 @@
 
 import itertools
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -26,13 +26,6 @@ class Projector(NamedTuple):
     def ignores_shift(self) -> bool:
         """Whether batch norm follows the first layer, and takes away a vector that is added to all embeddings."""
         return len(self.widths) > 1 or self.last_norm != "none"
-
-
-def read_projector(fields: Any) -> Projector | None:
-    """The projector of `config.projector`, or of that section in a `run.json`; None without widths."""
-    if not fields["widths"]:
-        return None
-    return Projector(tuple(fields["widths"].split(",")), *(fields[name] for name in Projector._fields[1:]))
 
 
 def width(text: str, hidden_size: int) -> int:

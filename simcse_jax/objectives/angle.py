@@ -1,12 +1,14 @@
 """AnglE: pairs are ranked as by CoSENT, by a similarity of their embeddings as complex vectors."""
 
-from typing import ClassVar
+from typing import Any
 
-from jaxtyping import Float
+import jax.numpy as jnp
+from jaxtyping import Array, Float
 
-from simcse_jax.field import above, number, weight
-from simcse_jax.objectives.cosent import CoSENT
-from simcse_jax.objectives.lazy import AnyArray, Array, jnp
+from simcse_jax.models.arrays import AnyArray
+from simcse_jax.objectives import declarations
+from simcse_jax.objectives.cosent import cosent_of_batch
+from simcse_jax.objectives.embedded import Embedded
 from simcse_jax.objectives.similarity import normalize
 
 
@@ -33,14 +35,12 @@ def angle_similarity(first: Float[AnyArray, "B D"], second: Float[AnyArray, "B D
     return jnp.abs(jnp.sum(x * y, axis=1) + jnp.sum(imaginary_x * real_y - real_x * imaginary_y, axis=1))
 
 
-class AnglE(CoSENT):
+class AnglE(declarations.AnglE):
     """CoSENT with another similarity."""
 
-    name = "angle"
-    place = 13
-    about = "The same by angles in complex space (AnglE)."
-    fields: ClassVar = {"weight": weight(), "temperature": number(0.05, "Divides similarities.", above(0))}
-    similarity = staticmethod(angle_similarity)
+    def loss(self, embedded: Embedded, **fields: Any) -> Float[Array, ""]:
+        """`cosent` of the pairs' similarities and scores."""
+        return cosent_of_batch(embedded, angle_similarity(*embedded.pair), **fields)
 
 
 OBJECTIVE = AnglE()

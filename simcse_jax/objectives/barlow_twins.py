@@ -1,18 +1,16 @@
 """Barlow Twins, as SimCSE++ studies it."""
 
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any
 
-from jaxtyping import Float
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
 
-from simcse_jax.field import at_least, at_most, field, number, reading, weight
-from simcse_jax.objectives.lazy import AnyArray, Array, jax, jnp
-from simcse_jax.objectives.objective import Embedded, Objective
+from simcse_jax.models.arrays import AnyArray
+from simcse_jax.objectives import declarations
+from simcse_jax.objectives.embedded import Embedded
 
-READINGS = {  # what the paper prints, and what its authors' code computes
-    "paper": "a correlation that is not centred, as in SimCSE++'s equation 4",
-    "released": "batch-normalized and so centred, as in its authors' code",
-}
 EPSILON = 1e-5  # that PyTorch's batch norm adds to a variance
 
 
@@ -96,19 +94,8 @@ def cross_correlation(
     return product * one_inverse[:, None] * two_inverse
 
 
-class BarlowTwins(Objective):
+class BarlowTwins(declarations.BarlowTwins):
     """Decorrelated dimensions of two views, also one half of SCD's objective."""
-
-    name = "barlow_twins"
-    place = 4
-    reads = ("anchor", "positive")
-    about = "Decorrelated dimensions (SimCSE++, equation 4)."
-    fields: ClassVar = {
-        "weight": weight(),
-        "off_diagonal_weight": number(0.005, "The weight of correlations between different dimensions.", at_least(0)),
-        "reading": reading(READINGS),
-        "artificial": field(0, "Rows of N(0, 1) in addition to the batch.", at_least(0), at_most(100_000)),
-    }
 
     def loss(self, embedded: Embedded, *, artificial: int, **fields: Any) -> Float[Array, ""]:
         """`barlow_twins` of the pairs."""

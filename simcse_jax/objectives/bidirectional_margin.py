@@ -1,15 +1,15 @@
 """Soft negatives are less similar than the positive, but by no more than a bound: SNCSE's bidirectional margin loss."""
 
-from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any
 
-from jaxtyping import Float
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
 
-from simcse_jax.errors import UserError
-from simcse_jax.field import at_least, number, weight
+from simcse_jax.models.arrays import AnyArray
+from simcse_jax.objectives import declarations
 from simcse_jax.objectives.candidates import candidate_scores
-from simcse_jax.objectives.lazy import AnyArray, Array, jax, jnp
-from simcse_jax.objectives.objective import Columns, Embedded, Objective
+from simcse_jax.objectives.embedded import Embedded
 from simcse_jax.objectives.similarity import cosine
 
 
@@ -38,35 +38,8 @@ def bidirectional_margin(
     return jax.nn.relu(difference + lower) + jax.nn.relu(-difference - upper)
 
 
-class BidirectionalMargin(Objective):
+class BidirectionalMargin(declarations.BidirectionalMargin):
     """SNCSE's loss of soft negatives, which are the data's hard negatives."""
-
-    name = "bidirectional_margin"
-    place = 8
-    about = "Hard negatives as soft ones: less similar than the positive, within bounds (SNCSE)."
-    fields: ClassVar = {
-        "weight": weight(),
-        "lower": number(0.1, "The least that the positive's cosine is to be larger: α.", at_least(0)),
-        "upper": number(0.3, "The most that the positive's cosine is to be larger: β.", at_least(0)),
-    }
-
-    def check(self, config: Any, active: Sequence[Objective]) -> None:
-        """Refuses bounds between which there is nothing."""
-        fields = config.objective.bidirectional_margin
-        if fields.lower > fields.upper:
-            raise UserError(
-                f"config.objective.{self.name}.lower={fields.lower}: is above objective.{self.name}.upper="
-                f"{fields.upper}, so no margin would be between them; set a lower one"
-            )
-
-    def check_columns(self, config: Any, columns: Columns) -> None:
-        """Refuses data in which no row has a soft negative."""
-        if columns.number < 3:
-            raise UserError(
-                f"config.objective.{self.name}.weight: needs soft negatives, in the column of hard ones, but "
-                f"{columns.data} has no such column; set data.columns.negative (data.columns.positive may be the "
-                "anchors' column)"
-            )
 
     def loss(self, embedded: Embedded, **fields: Any) -> Float[Array, ""]:
         """The mean of `bidirectional_margin` over the soft negatives that the batch has; 0 if it has none."""

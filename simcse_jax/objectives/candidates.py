@@ -1,9 +1,10 @@
 """An anchor's own candidates, its positive and hard negatives, as a student and its teacher score them."""
 
-from jaxtyping import Bool, Float
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float
 
-from simcse_jax.objectives.lazy import AnyArray, Array, jnp
-from simcse_jax.objectives.objective import Embedded
+from simcse_jax.models.arrays import AnyArray
+from simcse_jax.objectives.embedded import Embedded
 from simcse_jax.objectives.similarity import comparable
 
 

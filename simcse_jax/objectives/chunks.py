@@ -3,6 +3,9 @@
 from collections.abc import Callable
 from typing import Any
 
+import jax
+import jax.numpy as jnp
+
 
 def in_chunks(function: Callable[..., Any], size: int, *rows: Any) -> Any:
     """`function(*rows)`, `size` rows at a time; the backward pass computes each chunk again.
@@ -14,9 +17,6 @@ def in_chunks(function: Callable[..., Any], size: int, *rows: Any) -> Any:
       function: from pytrees of arrays with a common first axis to a pytree with the same.
       size: rows in a chunk; the last chunk may be smaller. 0, or at least the number of rows: all at once.
     """
-    import jax  # here: objectives' declarations are read before JAX is imported
-    import jax.numpy as jnp
-
     count = jax.tree.leaves(rows)[0].shape[0]
     if not 0 < size < count:
         return function(*rows)

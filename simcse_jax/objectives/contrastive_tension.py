@@ -1,20 +1,14 @@
 """The objective of contrastive tension (CT): whether two sentences are the same one."""
 
-from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any
 
-from jaxtyping import Bool, Float
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float
 
-from simcse_jax.data.pairing import Pairing
-from simcse_jax.errors import UserError
-from simcse_jax.field import at_least, at_most, field, reading, weight
-from simcse_jax.objectives.lazy import AnyArray, Array, jax, jnp
-from simcse_jax.objectives.objective import Embedded, Objective
-
-READINGS = {
-    "paper": "negative pairs are the anchor of the group with other sentences, as the paper says",
-    "released": "negative pairs are two fresh sentences each, as in the authors' code",
-}
+from simcse_jax.models.arrays import AnyArray
+from simcse_jax.objectives import declarations
+from simcse_jax.objectives.embedded import Embedded
 
 
 def contrastive_tension(
@@ -47,42 +41,8 @@ def contrastive_tension(
     return jax.nn.softplus(jnp.where(is_positive, -products, products))
 
 
-class ContrastiveTension(Objective):
+class ContrastiveTension(declarations.ContrastiveTension):
     """CT: groups of pairs, of which the first one has the same sentence twice."""
-
-    name = "contrastive_tension"
-    place = 5
-    reads = ("anchor", "positive")
-    about = "Dot products of equal and of different sentences, classified (CT)."
-    compares_views = False
-    contrasts = True
-    fields: ClassVar = {
-        "weight": weight(),
-        "negatives": field(7, "The negative pairs after each positive one: K.", at_least(1), at_most(1000)),
-        "reading": reading(READINGS),
-    }
-
-    def check(self, config: Any, active: Sequence[Objective]) -> None:
-        """Refuses other objectives of pairs, other sources of pairs, and groups that a batch would cut."""
-        field = f"objective.{self.name}"
-        if others := [other.name for other in active if other is not self and other.embeds]:
-            raise UserError(
-                f"config.objective.{others[0]}.weight: next to contrastive_tension, most of whose pairs have different "
-                "sentences, it must be 0.0"
-            )
-        for name, value in (("positives", config.data.positives), ("augment.name", config.data.augment.name)):
-            if value:
-                raise UserError(f"config.data.{name}={value!r}: {field} makes its own pairs; it must be empty")
-        group, size = config.objective.contrastive_tension.negatives + 1, config.train.batch_size
-        if size % group:
-            raise UserError(
-                f"config.train.batch_size={size}: must be divisible by {group}, a positive pair and its negatives "
-                f"({field}.negatives)"
-            )
-
-    def pairing(self, fields: Any) -> Pairing:
-        """Groups of K + 1 pairs."""
-        return Pairing(fields.negatives, fresh=fields.reading == "released")
 
     def loss(self, embedded: Embedded, *, negatives: int, **fields: Any) -> Float[Array, ""]:
         """The mean of `contrastive_tension`, without negative pairs of equal texts. `reading` is the data's."""

@@ -1,13 +1,15 @@
 """CoSENT: of two graded pairs, the one with the higher score must be the more similar one."""
 
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any
 
-from jaxtyping import Float
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
 
-from simcse_jax.field import above, number, weight
-from simcse_jax.objectives.lazy import AnyArray, Array, jax, jnp
-from simcse_jax.objectives.objective import Embedded, Objective
+from simcse_jax.models.arrays import AnyArray
+from simcse_jax.objectives import declarations
+from simcse_jax.objectives.embedded import Embedded
 from simcse_jax.objectives.similarity import by_rows, cosine
 
 
@@ -57,23 +59,22 @@ def cosent(
     return shift + jnp.log(jnp.exp(-shift) + psum(jnp.sum(jnp.exp(each - shift))))
 
 
-class CoSENT(Objective):
-    """Pairs ranked by their cosine, or by another similarity: (B, D), (B, D) to (B,)."""
+def cosent_of_batch(
+    embedded: Embedded, similarities: Float[AnyArray, " B"], *, temperature: Float[AnyArray, ""] | float
+) -> Float[Array, ""]:
+    """`cosent` of a batch whose pairs have these similarities."""
+    assert embedded.score is not None  # the objective declares that it needs them
+    own, score = similarities, embedded.score
+    all_own, all_scores = embedded.gather(jnp.stack([own, score]))
+    return cosent(own, score, all_own, all_scores, embedded.psum, embedded.gather, temperature=temperature)
 
-    name = "cosent"
-    place = 12
-    about = "Pairs with scores: the higher score must have the higher cosine (CoSENT)."
-    scores = "ranked"
-    paired = compares_views = False
-    fields: ClassVar = {"weight": weight(), "temperature": number(0.05, "Divides cosines.", above(0))}
-    similarity = staticmethod(cosine)
+
+class CoSENT(declarations.CoSENT):
+    """Pairs ranked by their cosine."""
 
     def loss(self, embedded: Embedded, **fields: Any) -> Float[Array, ""]:
-        """`cosent` of the pairs' similarities and scores."""
-        assert embedded.score is not None  # it declares that it needs them
-        own, score = self.similarity(*embedded.pair), embedded.score
-        all_own, all_scores = embedded.gather(jnp.stack([own, score]))
-        return cosent(own, score, all_own, all_scores, embedded.psum, embedded.gather, **fields)
+        """`cosent` of the pairs' cosines and scores."""
+        return cosent_of_batch(embedded, cosine(*embedded.pair), **fields)
 
 
 OBJECTIVE = CoSENT()

@@ -1,9 +1,11 @@
 """The squared error of cosines as predictions of scores, the regression objective of SBERT."""
 
-from jaxtyping import Float
+import jax.numpy as jnp
+from jaxtyping import Array, Float
 
-from simcse_jax.objectives.lazy import AnyArray, Array, jnp
-from simcse_jax.objectives.objective import Embedded, Objective
+from simcse_jax.models.arrays import AnyArray
+from simcse_jax.objectives import declarations
+from simcse_jax.objectives.embedded import Embedded
 from simcse_jax.objectives.similarity import cosine
 
 
@@ -28,14 +30,8 @@ def cosine_mse(
     return jnp.square(cosine(first, second) - scores)
 
 
-class CosineMSE(Objective):
+class CosineMSE(declarations.CosineMSE):
     """SBERT's regression."""
-
-    name = "cosine_mse"
-    place = 14
-    about = "Pairs with scores from 0 to 1: the squared error of cosines (SBERT)."
-    scores = "unit"
-    paired = compares_views = False
 
     def loss(self, embedded: Embedded) -> Float[Array, ""]:
         """The mean of `cosine_mse` over the batch."""

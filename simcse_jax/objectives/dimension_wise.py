@@ -1,15 +1,15 @@
 """Dimension-wise contrastive learning: SimCSE++'s remedy for feature corruption."""
 
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any
 
-from jaxtyping import Float
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
 
-from simcse_jax.field import above, number, reading, weight
-from simcse_jax.objectives.lazy import AnyArray, Array, jax, jnp
-from simcse_jax.objectives.objective import Embedded, Objective
-
-READINGS = {"paper": "SimCSE++'s equation 5 as printed", "released": "the equation in its authors' code"}
+from simcse_jax.models.arrays import AnyArray
+from simcse_jax.objectives import declarations
+from simcse_jax.objectives.embedded import Embedded
 
 
 def dimension_wise(
@@ -72,18 +72,8 @@ def standardize(
     return jnp.where(varies, centred * jax.lax.rsqrt(jnp.where(varies, variance, 1.0)), 0.0)
 
 
-class DimensionWise(Objective):
+class DimensionWise(declarations.DimensionWise):
     """SimCSE++'s contrast of dimensions."""
-
-    name = "dimension_wise"
-    place = 3
-    reads = ("anchor", "positive")
-    about = "Each dimension against the other dimensions (SimCSE++, equation 5)."
-    fields: ClassVar = {
-        "weight": weight(),
-        "temperature": number(5.0, "Divides similarities.", above(0)),
-        "reading": reading(READINGS),
-    }
 
     def loss(self, embedded: Embedded, **fields: Any) -> Float[Array, ""]:
         """`dimension_wise` of the pairs."""

@@ -1,14 +1,13 @@
 """Distillation of scores: which of an example's own candidates is the nearest, as a teacher has it."""
 
-from typing import ClassVar
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float
 
-from jaxtyping import Bool, Float
-
-from simcse_jax.field import above, at_least, either, field, number, weight
+from simcse_jax.models.arrays import AnyArray
+from simcse_jax.objectives import declarations
 from simcse_jax.objectives.candidates import taught_scores
-from simcse_jax.objectives.lazy import AnyArray, Array, jax, jnp
-from simcse_jax.objectives.objective import SCORES, Embedded, Objective
-from simcse_jax.objectives.similarity import MEASURES
+from simcse_jax.objectives.embedded import Embedded
 
 
 def distill_kl(
@@ -44,22 +43,8 @@ def distill_kl(
     return jnp.square(temperature) * jnp.sum(jnp.exp(log_p) * differences, axis=0)
 
 
-class DistillKL(Objective):
+class DistillKL(declarations.DistillKL):
     """The teacher's ranking of an anchor's own candidates."""
-
-    name = "distill_kl"
-    place = 17
-    about = "Which of an anchor's own positive and hard negatives is near, as the teacher has it."
-    teacher = SCORES
-    hard_negatives = True
-    fields: ClassVar = {
-        "weight": weight(),
-        "temperature": number(1.0, "Divides similarities, in both.", above(0)),
-        "teacher_temperature": number(
-            0.0, "Divides the teacher's similarities or scores in its place; 0.0: temperature does.", at_least(0)
-        ),
-        "similarity": field("dot", "The similarity of two embeddings, in both.", either(MEASURES)),
-    }
 
     def loss(
         self,

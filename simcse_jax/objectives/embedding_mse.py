@@ -1,14 +1,11 @@
 """Distillation: embeddings learn to be those of a teacher."""
 
-from collections.abc import Sequence
-from typing import Any
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float
 
-from jaxtyping import Bool, Float
-
-from simcse_jax.errors import UserError
-from simcse_jax.objectives.discarded import check_kept
-from simcse_jax.objectives.lazy import AnyArray, Array, jnp
-from simcse_jax.objectives.objective import EMBEDDINGS, Embedded, Objective
+from simcse_jax.models.arrays import AnyArray
+from simcse_jax.objectives import declarations
+from simcse_jax.objectives.embedded import Embedded
 
 
 def embedding_mse(
@@ -35,33 +32,8 @@ def embedding_mse(
     return jnp.mean(jnp.square(embeddings - teacher), axis=(0, 2), where=where)
 
 
-class EmbeddingMSE(Objective):
+class EmbeddingMSE(declarations.EmbeddingMSE):
     """Every sentence's embedding is that of a teacher."""
-
-    name = "embedding_mse"
-    place = 15
-    about = "Embeddings as the teacher's: the squared error."
-    teacher = EMBEDDINGS
-    paired = compares_views = projectable = False  # a teacher's embeddings have no projector
-
-    def check(self, config: Any, active: Sequence[Objective]) -> None:
-        """Refuses embeddings that the model does not keep, and two teachers."""
-        check_kept(config, "config.objective.embedding_mse.weight", "the trained embedding is the teacher's")
-        if config.teacher.second:
-            raise UserError(
-                f"config.teacher.second={config.teacher.second}: objective.{self.name} compares elements, of which two "
-                "teachers have no mean; leave it empty"
-            )
-
-    def check_teacher(self, names: tuple[str, str], sizes: tuple[int, int]) -> None:
-        """Refuses a teacher whose embeddings have another size."""
-        (teacher, model), (theirs, ours) = names, sizes
-        if theirs != ours:
-            raise UserError(
-                f"config.teacher.model={teacher}: its embeddings have {theirs} elements, those of {model} {ours}; "
-                f"objective.{self.name} compares them one by one, so take a teacher of {ours}, or "
-                "objective.margin_mse, which compares similarities"
-            )
 
     def loss(self, embedded: Embedded) -> Float[Array, ""]:
         """The mean of `embedding_mse` over the batch."""

@@ -1,19 +1,16 @@
 """GIST: InfoNCE without the negatives that a guide finds more similar than the positive."""
 
-from typing import Any, ClassVar
+from typing import Any
 
-from jaxtyping import Float, Int
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int
 
-from simcse_jax.field import above, at_least, either, explain, field, number, weight
-from simcse_jax.objectives.lazy import AnyArray, Array, jax, jnp
+from simcse_jax.models.arrays import AnyArray
+from simcse_jax.objectives import declarations
+from simcse_jax.objectives.embedded import Embedded
 from simcse_jax.objectives.negatives import Candidates
-from simcse_jax.objectives.objective import EMBEDDINGS, Embedded, Objective
 from simcse_jax.objectives.similarity import by_rows, normalize
-
-MARGINS = {
-    "absolute": "is subtracted from the positive's similarity",
-    "relative": "is a share of the positive's similarity",
-}
 
 
 def gist(
@@ -83,24 +80,8 @@ def gist(
     return by_rows(losses, len(kinds) * candidates.shape[1], *rows)
 
 
-class GIST(Objective):
+class GIST(declarations.GIST):
     """InfoNCE whose negatives a teacher sorts out."""
-
-    name = "gist"
-    place = 18
-    about = "InfoNCE without the negatives that the teacher finds too similar (GIST)."
-    teacher = EMBEDDINGS
-    contrasts = True
-    fields: ClassVar = {
-        "weight": weight(),
-        "temperature": number(0.01, "Divides similarities.", above(0)),
-        "margin": number(
-            0.0, "How much less similar than the positive a negative must be to the teacher.", at_least(0)
-        ),
-        "margin_kind": field("absolute", f"What the margin is. {explain(MARGINS)}.", either(MARGINS)),
-        "contrast_anchors": field(True, "Other anchors are negatives of an anchor, too."),
-        "contrast_positives": field(True, "Other positives are negatives of a positive, too."),
-    }
 
     def loss(self, embedded: Embedded, **fields: Any) -> Float[Array, ""]:
         """The mean of `gist` over the batch."""

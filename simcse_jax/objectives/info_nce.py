@@ -1,22 +1,17 @@
 """The contrastive objective of SimCSE, in one direction or both, with the negatives of one view or of both."""
 
-from typing import Any, ClassVar
+from typing import Any
 
-from jaxtyping import Float, Int
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int
 
-from simcse_jax.errors import UserError
-from simcse_jax.field import above, at_least, either, explain, field, number, one_of, weight
-from simcse_jax.objectives.lazy import AnyArray, Array, jax, jnp
+from simcse_jax.models.arrays import AnyArray
+from simcse_jax.objectives import declarations
+from simcse_jax.objectives.embedded import Embedded
 from simcse_jax.objectives.negatives import Candidates
-from simcse_jax.objectives.objective import Columns, Embedded, Objective
-from simcse_jax.objectives.similarity import MEASURES, by_rows, comparable
+from simcse_jax.objectives.similarity import by_rows, comparable
 from simcse_jax.objectives.similarity import normalize as normalize  # objectives from outside import it from here
-
-NEGATIVES = {  # which views of the batch's other examples
-    "other": "their positives and hard negatives",
-    "both": "their positives and their anchors, as in NT-Xent, SimCLR's loss",
-    "positives": "their positives, and no hard negatives, which are another objective's",
-}
 
 
 def info_nce(
@@ -76,42 +71,8 @@ def info_nce(
     return by_rows(losses, columns, anchors, own, candidates and candidates.pairs)
 
 
-class InfoNCE(Objective):
+class InfoNCE(declarations.InfoNCE):
     """SimCSE's contrast; with negatives from both views, that of ConSERT and DeCLUTR."""
-
-    name = "info_nce"
-    place = 1
-    about = "Pairs against the other sentences of the batch (SimCSE, equations 1, 4, 5 and 8)."
-    contrasts = True
-    fields: ClassVar = {
-        "weight": weight(1.0),
-        "temperature": number(0.05, "Divides similarities.", above(0)),
-        "hard_negative_weight": number(
-            1.0,
-            "The weight of an anchor's own hard negatives: α of SimCSE's equation 8.",
-            at_least(0),
-            only=lambda config: config.objective.info_nce.negatives != "positives",
-        ),
-        "similarity": field("cosine", "The similarity of two embeddings.", either(MEASURES)),
-        "symmetric": field(False, "Also find the anchor of each positive."),
-        "negatives": field(
-            "other", f"Which sentences of the other examples are negatives. {explain(NEGATIVES)}.", one_of(NEGATIVES)
-        ),
-    }
-
-    def check_columns(self, config: Any, columns: Columns) -> None:
-        """Refuses a weight of hard negatives without any, and hard negatives where both views have theirs."""
-        fields = config.objective.info_nce
-        if columns.most < 3 and fields.hard_negative_weight != 1.0:
-            raise UserError(
-                f"config.objective.info_nce.hard_negative_weight={fields.hard_negative_weight}: "
-                f"{columns.data} has no column of hard negatives"
-            )
-        if columns.number > 2 and fields.negatives == "both":
-            raise UserError(
-                f"config.objective.info_nce.negatives=both: {columns.data} has hard negatives, with which it is not "
-                "defined; choose two columns with data.columns.anchor and data.columns.positive, or set it to other"
-            )
 
     def loss(self, embedded: Embedded, *, symmetric: bool, negatives: str = "other", **fields: Any) -> Float[Array, ""]:
         """The mean of `info_nce` over the batch.

@@ -2,11 +2,14 @@
 
 from collections.abc import Callable
 
-from jaxtyping import Float, Int
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int
 
-from simcse_jax.objectives.lazy import AnyArray, Array, jax, jnp
+from simcse_jax.models.arrays import AnyArray
+from simcse_jax.objectives import declarations
+from simcse_jax.objectives.embedded import Embedded
 from simcse_jax.objectives.negatives import Candidates
-from simcse_jax.objectives.objective import Embedded, Objective
 from simcse_jax.objectives.tokens import Tokens
 
 
@@ -53,17 +56,8 @@ def jensen_shannon(
     return total / psum(jnp.sum(there).astype(jnp.float32)) - 2 * jnp.log(2.0)
 
 
-class JensenShannon(Objective):
+class JensenShannon(declarations.JensenShannon):
     """IS-BERT: tokens of the anchors, and the embeddings of the positives, which may be the same view."""
-
-    name = "jensen_shannon"
-    place = 7
-    reads = ("anchor", "positive")
-    about = "Each token's features find their own sentence (IS-BERT)."
-    features = ("anchor",)
-    compares_views = False
-    contrasts = True
-    projectable = False  # the features of tokens have no projector
 
     def tokens(self, tokens: Tokens) -> tuple[Float[Array, "B T D"], Int[Array, "B T"]]:
         """The features of the anchors' tokens, the mean under their masks, and which are tokens."""

@@ -1,14 +1,12 @@
 """MarginMSE: differences of similarities learn to be those of a teacher."""
 
-from typing import ClassVar
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float
 
-from jaxtyping import Bool, Float
-
-from simcse_jax.field import either, field, weight
+from simcse_jax.models.arrays import AnyArray
+from simcse_jax.objectives import declarations
 from simcse_jax.objectives.candidates import taught_scores
-from simcse_jax.objectives.lazy import AnyArray, Array, jnp
-from simcse_jax.objectives.objective import SCORES, Embedded, Objective
-from simcse_jax.objectives.similarity import MEASURES
+from simcse_jax.objectives.embedded import Embedded
 
 
 def margin_mse(
@@ -35,18 +33,8 @@ def margin_mse(
     return jnp.mean(jnp.square(ours - theirs), axis=0, where=None if present is None else present[1:])
 
 
-class MarginMSE(Objective):
+class MarginMSE(declarations.MarginMSE):
     """The teacher's margins between an anchor's positive and its own hard negatives."""
-
-    name = "margin_mse"
-    place = 16
-    about = "Positives against hard negatives as the teacher has them: the squared error (MarginMSE)."
-    teacher = SCORES
-    hard_negatives = True
-    fields: ClassVar = {
-        "weight": weight(),
-        "similarity": field("dot", "The similarity of two embeddings, in both.", either(MEASURES)),
-    }
 
     def loss(self, embedded: Embedded, *, similarity: str) -> Float[Array, ""]:
         """The mean of `margin_mse` over the batch."""

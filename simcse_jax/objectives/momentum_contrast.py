@@ -1,22 +1,21 @@
 """InfoNCE with more negatives than a batch has: a queue of embeddings of a momentum encoder, as in ESimCSE."""
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any
 
-from jaxtyping import Float, Int, Key
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int, Key
 
-from simcse_jax.field import BELOW_ONE, above, at_least, at_most, field, number, reading, weight
+from simcse_jax.models.arrays import AnyArray
 from simcse_jax.models.config import EncoderConfig
-from simcse_jax.objectives.lazy import AnyArray, Array, jax, jnp
+from simcse_jax.models.convolutions import PREFIX
+from simcse_jax.objectives import declarations
+from simcse_jax.objectives.embedded import Embedded
 from simcse_jax.objectives.negatives import Candidates
-from simcse_jax.objectives.objective import Embedded, Objective
 from simcse_jax.objectives.similarity import by_rows, normalize
 from simcse_jax.objectives.views import RATE, Plan, View
 
-READINGS = {  # of where the momentum encoder starts
-    "paper": "the momentum encoder starts as a copy of the encoder",
-    "released": "it starts from random weights, as its authors' code does",
-}
 QUEUE, FILLED = "queue", "filled"  # names in the state, besides those of the momentum encoder's parameters
 
 
@@ -70,27 +69,14 @@ def momentum_contrast(
     return by_rows(losses, len(columns), normalize(anchors), own, candidates and candidates.pairs)
 
 
-class MomentumContrast(Objective):
+class MomentumContrast(declarations.MomentumContrast):
     """ESimCSE's contrast. Its state is the queue and the momentum encoder, which encodes what enters it.
 
     The queue is in the order of the global batch, so it is the same on any number of devices and in any chunks. It gets
     the anchors of each step, unchanged and without dropout, after the step's loss has been computed.
     """
 
-    name = "momentum_contrast"
-    place = 3
-    about = "InfoNCE with a queue of negatives from a momentum encoder (ESimCSE, equation 6)."
-    contrasts = True
-    projectable = False  # the queue has embeddings
-    fields: ClassVar = {
-        "weight": weight(),
-        "temperature": number(0.05, "Divides similarities.", above(0)),
-        "queue": field(160, "How many embeddings of earlier steps are negatives.", at_least(1), at_most(2**20)),
-        "momentum": number(0.995, "The momentum encoder becomes γ · itself + (1 - γ) · the encoder.", BELOW_ONE),
-        "reading": reading(READINGS),
-    }
-
-    def state(
+    def initial_state(
         self, encoder: EncoderConfig, params: Mapping[str, AnyArray], key: Key[Array, ""], **fields: Any
     ) -> dict[str, Array]:
         """The momentum encoder, by the names of the encoder's trained parameters, and an empty queue.
@@ -108,22 +94,22 @@ class MomentumContrast(Objective):
         queue = jnp.zeros((fields["queue"], encoder.sentence_size), jnp.float32)
         return {**own, QUEUE: queue, FILLED: jnp.zeros((), jnp.int32)}
 
-    def left(self, plan: Plan) -> Mapping[str, View]:
+    def state_views(self, plan: Plan) -> Mapping[str, View]:
         """The anchors by the momentum encoder. A head is the trained one, as in the released code."""
         anchor = plan.pair()["anchor"]
         assert isinstance(anchor, View)
         plain = anchor._replace(masks=(), noise=None, change="none", changed=0, rate=RATE)
         return {"anchor": plain._replace(tower=self.name)}
 
-    def after(
+    def next_state(
         self,
         state: Mapping[str, Array],
-        left: Mapping[str, Float[Array, "N D"]],
+        views: Mapping[str, Float[Array, "N D"]],
         params: Mapping[str, Array],
         **fields: Any,
     ) -> dict[str, Array]:
         """The batch enters the queue, the oldest leave it, and the momentum encoder follows (equation 5)."""
-        size, rows = len(state[QUEUE]), left["anchor"]
+        size, rows = len(state[QUEUE]), views["anchor"]
         own = {name: value for name, value in state.items() if _copied(name)}
         return {
             **_followed(own, params, fields["momentum"]),
@@ -151,8 +137,6 @@ class MomentumContrast(Objective):
 
 def _copied(name: str) -> bool:
     """Whether the momentum encoder has a parameter of its own of this name."""
-    from simcse_jax.models.convolutions import PREFIX
-
     return name.startswith(("encoder.", PREFIX))
 
 

@@ -2,9 +2,10 @@
 
 from typing import NamedTuple
 
-from jaxtyping import Bool, Float, Int
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int
 
-from simcse_jax.objectives.lazy import AnyArray, Array, jnp
+from simcse_jax.models.arrays import AnyArray
 
 NO_ANCHOR = -1  # no text has this number
 

@@ -1,20 +1,17 @@
 """InfoNCE with other dropout masks for negative than for positive pairs: the off-dropout objective of SimCSE++."""
 
-from typing import Any, ClassVar
+from typing import Any
 
-from jaxtyping import Float, Int
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int
 
-from simcse_jax.field import above, number, reading, weight
-from simcse_jax.objectives.lazy import AnyArray, Array, jax, jnp
+from simcse_jax.models.arrays import AnyArray
+from simcse_jax.objectives import declarations
+from simcse_jax.objectives.embedded import Embedded
 from simcse_jax.objectives.negatives import Candidates
-from simcse_jax.objectives.objective import Embedded, Objective
 from simcse_jax.objectives.similarity import by_rows, cosine, normalize
 from simcse_jax.objectives.views import Plan, Views
-
-READINGS = {  # what the paper prints, and what its authors' code computes
-    "paper": "m multiplies the sum of the negatives, as in SimCSE++'s equation 3",
-    "released": "m multiplies the positive pair's similarity, as in its authors' code",
-}
 
 
 def off_dropout(
@@ -37,7 +34,7 @@ def off_dropout(
     with s = cosine / τ: SimCSE++ equation 3. z¹ and z² are encoded with dropout, z without. The equation has one
     sentence per example (z_j⁺ = z_j) and no hard negatives z⁻; we add them as SimCSE's equation 5 does.
 
-    The paper and its released code differ in m (`READINGS`), and agree at m = 1. Where the positive pair is clearly
+    The paper and its released code differ in m (field `reading`) and agree at m = 1. Where the positive pair is clearly
     the most similar one, the paper's does little more than scale the gradient, which Adam ignores. The released one
     multiplies s(z_i¹, z_i²) above and below the line (`pos_ratio` in simcse/models_re.py and models_re_vicreg.py).
     Below 1 it asks for positives that are more similar by the factor 1 / m. The authors' script for off-dropout alone
@@ -81,19 +78,8 @@ def off_dropout(
     return by_rows(losses, len(others), normalize(clean_anchors), positive, own, pairs)
 
 
-class OffDropout(Objective):
+class OffDropout(declarations.OffDropout):
     """SimCSE++'s contrast: pairs with dropout, and negative pairs with masks of their own, or none."""
-
-    name = "off_dropout"
-    place = 2
-    about = "InfoNCE whose negative pairs have masks of their own (SimCSE++, equation 3)."
-    separate_negatives = contrasts = True
-    fields: ClassVar = {
-        "weight": weight(),
-        "temperature": number(0.05, "Divides similarities.", above(0)),
-        "m": number(0.9, "The balance of positives and negatives.", above(0, "at 0 there is nothing to learn")),
-        "reading": reading(READINGS),
-    }
 
     def views(self, plan: Plan) -> Views:
         """Those of the pair, and `clean_anchor`, `clean_positive` and `clean_hard_negatives`."""

@@ -1,18 +1,16 @@
 """The two views of a sentence rank the other sentences of the batch alike: the first of RankCSE's two terms."""
 
-from typing import Any, ClassVar
+from typing import Any
 
-from jaxtyping import Float
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
 
-from simcse_jax.field import above, number, reading, weight
-from simcse_jax.objectives.lazy import AnyArray, Array, jax, jnp
-from simcse_jax.objectives.objective import Embedded, Objective
+from simcse_jax.models.arrays import AnyArray
+from simcse_jax.objectives import declarations
+from simcse_jax.objectives.embedded import Embedded
 from simcse_jax.objectives.similarity import by_rows, normalize
 
-READINGS = {
-    "paper": "the Jensen-Shannon divergence, as in RankCSE",
-    "released": "as in its public code, which is not its authors': the negative entropy of both lists",
-}
 SMALLEST = 1e-7  # as released: of a probability, and of the logarithm of the mean
 
 
@@ -42,7 +40,7 @@ def ranking_consistency(
       anchors, positives: (B, D) h and h⁺, the local rows.
       all_anchors, all_positives: (N, D) those of the global batch.
       temperature: τ.
-      reading: of `READINGS`.
+      reading: paper or released.
 
     Returns:
       (B,) losses, from 0 to log 2 in the paper's reading.
@@ -64,18 +62,8 @@ def ranking_consistency(
     return by_rows(losses, 2 * len(others[0]), normalize(anchors), normalize(positives))
 
 
-class RankingConsistency(Objective):
+class RankingConsistency(declarations.RankingConsistency):
     """RankCSE's consistency of two views."""
-
-    name = "ranking_consistency"
-    place = 8
-    reads = ("anchor", "positive")
-    about = "The two views of a sentence rank the batch alike: the Jensen-Shannon divergence (RankCSE)."
-    fields: ClassVar = {
-        "weight": weight(),
-        "temperature": number(0.05, "Divides similarities.", above(0)),
-        "reading": reading(READINGS),
-    }
 
     def loss(self, embedded: Embedded, **fields: Any) -> Float[Array, ""]:
         """The mean of `ranking_consistency` over the batch."""

@@ -1,23 +1,16 @@
 """A sentence ranks the others of the batch as a teacher does: the second of RankCSE's two terms."""
 
-from typing import Any, ClassVar
+from typing import Any
 
-from jaxtyping import Float, Int
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int
 
-from simcse_jax.field import above, either, explain, field, number, reading, weight
-from simcse_jax.objectives.lazy import AnyArray, Array, jax, jnp
-from simcse_jax.objectives.objective import EMBEDDINGS, Embedded, Objective
+from simcse_jax.models.arrays import AnyArray
+from simcse_jax.objectives import declarations
+from simcse_jax.objectives.embedded import Embedded
 from simcse_jax.objectives.similarity import by_rows, normalize
 
-METHODS = {
-    "listmle": "the likelihood of the teacher's order of all sentences",
-    "listnet": "the cross-entropy with the teacher's distribution over the most similar one",
-}
-READINGS = {
-    "paper": "whole lists, as in RankCSE",
-    "released": "as in its public code, which is not its authors': listnet without the sentence's own positive, "
-    "listmle with 1e-7 added in the logarithm",
-}
 ADDED = 1e-7  # as released, to a sum in which the most similar sentence counts 1
 
 
@@ -52,8 +45,8 @@ def ranking_distillation(
       own: (B,) the row of `positives` that belongs to each anchor.
       temperature: τ.
       teacher_temperature: τ_T, of listnet alone.
-      method: of `METHODS`.
-      reading: of `READINGS`.
+      method: listmle or listnet.
+      reading: paper or released.
 
     Returns:
       (B,) losses.
@@ -88,27 +81,8 @@ def listmle(scores: Float[AnyArray, "R N"], teacher: Float[AnyArray, "R N"], add
     return jnp.sum(remaining - ordered, axis=1)
 
 
-class RankingDistillation(Objective):
+class RankingDistillation(declarations.RankingDistillation):
     """RankCSE's distillation of a teacher's lists; of two teachers, of the mean of their lists."""
-
-    name = "ranking_distillation"
-    place = 18
-    reads = ("anchor", "positive")
-    about = "A sentence ranks the others of the batch as the teacher does (RankCSE)."
-    teacher = EMBEDDINGS
-    compares_views = False  # equal views have a list to learn, too
-    fields: ClassVar = {
-        "weight": weight(),
-        "method": field("listmle", f"Which loss of a list. {explain(METHODS)}.", either(METHODS)),
-        "temperature": number(0.05, "Divides similarities.", above(0)),
-        "teacher_temperature": number(
-            0.025,
-            "Divides the teacher's similarities, for listnet.",
-            above(0),
-            only="objective.ranking_distillation.method=listnet",
-        ),
-        "reading": reading(READINGS),
-    }
 
     def loss(self, embedded: Embedded, **fields: Any) -> Float[Array, ""]:
         """The mean of `ranking_distillation` over the batch."""

@@ -1,29 +1,22 @@
-"""All objectives by name: each file of this folder declares one, as `OBJECTIVE`, and others come from outside."""
+"""All objectives by name in `config.objective`: the package's, as they are declared, and others from outside."""
 
 import importlib
 import importlib.metadata
-import pkgutil
 import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from simcse_jax.data.pairing import Pairing
 from simcse_jax.errors import UserError, nearest, reason
 from simcse_jax.field import Field
-from simcse_jax.objectives.objective import Objective
+from simcse_jax.objectives.declarations import DECLARATIONS
+from simcse_jax.objectives.objective import Objective, PairingObjective
 
 GROUP = "simcse_jax.objectives"  # of entry points, by which packages bring theirs
 
 
-def _own() -> dict[str, Objective]:
-    """Those of the package, in the order of `--help`."""
-    files = [file.name for file in pkgutil.iter_modules([str(Path(__file__).parent)]) if file.name != "registry"]
-    modules = [importlib.import_module(f"simcse_jax.objectives.{name}") for name in files]
-    found = [module.OBJECTIVE for module in modules if hasattr(module, "OBJECTIVE")]
-    return {one.name: one for one in sorted(found, key=lambda one: (one.place, one.name))}
-
-
-OBJECTIVES: dict[str, Objective] = _own()  # by their names in `config.objective`; those from outside come to them
+OBJECTIVES: dict[str, Objective] = {kind.name: kind() for kind in DECLARATIONS}  # and those from outside
 BUILT_IN = frozenset(OBJECTIVES)
 
 
@@ -99,6 +92,20 @@ def trained(fields: Any) -> dict[str, Objective]:
       fields: `config.objective`, or the dictionary in `run.json`; an objective from outside may be missing.
     """
     return {name: objective for name, objective in OBJECTIVES.items() if name in fields and fields[name]["weight"] > 0}
+
+
+def with_loss(objective: Objective) -> Objective:
+    """The objective with what it computes, for which JAX is imported: that of its file; one from outside has it."""
+    if objective.name not in BUILT_IN:
+        return objective
+    found: Objective = importlib.import_module(f"simcse_jax.objectives.{objective.name}").OBJECTIVE
+    return found
+
+
+def pairing_of(fields: Any) -> tuple[str, Pairing] | None:
+    """The trained objective that makes its own pairs, and how; None: rows are pairs. `fields` as for `trained`."""
+    makers = ((name, one) for name, one in trained(fields).items() if isinstance(one, PairingObjective))
+    return next(((name, one.pairing(fields[name])) for name, one in makers), None)
 
 
 def temperature_of(fields: Any) -> float | None:

@@ -1,24 +1,24 @@
 """Replaced-token detection, DiffCSE's objective in addition to a contrastive one."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from collections.abc import Mapping
+from typing import Any
 
-from jaxtyping import Bool, Float, Int, Key, UInt32
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int, Key, UInt32
 
-from simcse_jax.data.documents import SPANS
-from simcse_jax.errors import UserError
-from simcse_jax.field import either, explain, field, number, rule, weight
+from simcse_jax.models.arrays import AnyArray
 from simcse_jax.models.config import EncoderConfig
-from simcse_jax.objectives.lazy import AnyArray, Array, jax, jnp
-from simcse_jax.objectives.objective import Embedded, Objective, Parameters
+from simcse_jax.models.language_model import logits
+from simcse_jax.models.masking import gumbel, token_keys
+from simcse_jax.models.parameters import LANGUAGE_MODEL, WORD_EMBEDDING, subset
+from simcse_jax.objectives import declarations
+from simcse_jax.objectives.embedded import Embedded
+from simcse_jax.objectives.objective import Parameters
 from simcse_jax.objectives.similarity import replace_rows
 from simcse_jax.objectives.tokens import DISCRIMINATOR, GENERATOR, Tokens
 from simcse_jax.objectives.views import FINDING, REPLACING, WRITING
 
-READINGS = {  # what the paper describes, and what its authors' code computes
-    "released": "the generator's most probable word takes the place of every token but the first",
-    "paper": "masked tokens alone are replaced, by words drawn from the generator's distribution",
-}
 HEAD = "replaced_token_detection."  # the names of its layer's parameters start with this
 
 
@@ -63,37 +63,10 @@ def _fresh(encoder: EncoderConfig, key: Key[Array, ""]) -> dict[str, Array]:
     }
 
 
-class ReplacedTokenDetection(Objective):
+class ReplacedTokenDetection(declarations.ReplacedTokenDetection):
     """DiffCSE's second pass, over the pairs' two sentences with words of the generator."""
 
-    name = "replaced_token_detection"
-    place = 10
-    about = "Which tokens did a generator replace? (DiffCSE, section 3)."
-    replaces_tokens = every_sentence = True
-    paired = compares_views = truncatable = False
     parameters = Parameters(_fresh, stream=0x68656168, copy_of_encoder=f"{DISCRIMINATOR}.")
-    fields: ClassVar = {
-        "weight": weight(),
-        "masking_rate": number(
-            0.3,
-            "The share of tokens that are masked before the generator reads a sentence.",
-            rule("above 0 and at most 1", lambda rate: 0 < rate <= 1),
-        ),
-        "reading": field("released", f"What is replaced. {explain(READINGS)}.", either(READINGS)),
-    }
-
-    def check(self, config: Any, active: Sequence[Objective]) -> None:
-        """Refuses a run without a generator, and positives that are several sentences."""
-        if config.data.positives == SPANS and config.data.spans.positives > 1:
-            raise UserError(
-                f"config.data.spans.positives={config.data.spans.positives}: objective.replaced_token_detection needs "
-                "the embedding of one sentence, and the mean of several is none; set it to 1"
-            )
-        if not config.model.generator:
-            raise UserError(
-                "config.model.generator: must be set for objective.replaced_token_detection: a model with its "
-                "language-model head, e.g. distilbert-base-uncased"
-            )
 
     def drawn(self, tokens: Tokens) -> Int[Array, "B P T"]:
         """Sentences as the generator reads them with some of their words hidden: DiffCSE's x″.
@@ -103,10 +76,6 @@ class ReplacedTokenDetection(Objective):
         words from its distribution, at the masked positions alone. Each of the P sentences of a row has draws of its
         own.
         """
-        from simcse_jax.models.language_model import logits
-        from simcse_jax.models.masking import gumbel, token_keys
-        from simcse_jax.models.parameters import LANGUAGE_MODEL, WORD_EMBEDDING, subset
-
         columns, rows, generator = tokens.plan.of_pair, tokens.rows, tokens.networks[GENERATOR]
         ids, mask = rows.read(columns)
         draws, rate = (REPLACING, REPLACING + 1), tokens.fields["masking_rate"]

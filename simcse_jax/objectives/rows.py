@@ -1,13 +1,21 @@
-"""The rows of a batch that are encoded at a time, and the keys of all that is drawn for them: dropout masks first."""
+"""From the rows of a batch to embeddings: the keys of all that is drawn for a row, and the passes that encode views."""
 
 import dataclasses
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
-from jaxtyping import Bool, Int, Integer, Key
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int, Integer, Key
 
-from simcse_jax.objectives.lazy import AnyArray, Array, jax, jnp
-from simcse_jax.objectives.views import MASKING, column_number
+from simcse_jax.choices import MASKED
+from simcse_jax.models.arrays import AnyArray
+from simcse_jax.models.changes import DRAWN, UNCHANGED, template_alone
+from simcse_jax.models.masking import mask_tokens
+from simcse_jax.models.model_types import AFTER_PADDING
+from simcse_jax.models.pooling import FIRST_TOKEN, pool
+from simcse_jax.models.sentence_encoder import SentenceEncoder
+from simcse_jax.objectives.views import CHANGE, DENOISING, MASKING, NOISE, Draw, Pass, View, column_number
 
 # input_ids, attention_mask: (B, C, T); index: (B,) in the global batch; label, score: (B,); present, text: (B, C), see
 # `Corpus`; teacher: (B, C, E)
@@ -41,8 +49,8 @@ class Rows:
     batch: Batch
     step: Int[AnyArray, ""]
     settings: Settings
-    column_tokens: tuple[int, ...] = ()  # see `loss.Recipe.most_tokens`
-    drops_attention: bool = True  # see `loss.Recipe`
+    column_tokens: tuple[int, ...] = ()  # see `recipe.Recipe.most_tokens`
+    drops_attention: bool = True  # see `recipe.Recipe`
     masking: Any = None  # what must be known of the tokenizer (`models.masking.Masking`); None: nothing is masked
     words: int = 0  # of the vocabulary, where something is masked
 
@@ -73,8 +81,6 @@ class Rows:
           numbers: P numbers of the draws.
           **share: `probability`, the share of tokens; 15% without it.
         """
-        from simcse_jax.models.masking import mask_tokens
-
         keys = self.keys(numbers or [column_number(MASKING, column) for column in columns]).reshape(-1)
         ids, mask = self.read(columns)
         return mask_tokens(keys, ids, mask, vocab_size=self.words, **self.masking._asdict() | share)
@@ -82,3 +88,125 @@ class Rows:
     def most_tokens(self, columns: Sequence[int]) -> int | None:
         """The maximum number of tokens of these columns; None if padding is computed too."""
         return sum(self.column_tokens[column] for column in columns) if self.column_tokens else None
+
+
+class Towers(NamedTuple):
+    """The encoders of views, and how an embedding is made of their layers."""
+
+    encoders: Mapping[int | str, SentenceEncoder]  # by `View.tower`
+    pooler: str
+    use_head: bool
+    denoising: str = "none"  # of `models.config.DENOISING`
+
+
+def encode_views(
+    towers: Towers, rows: Rows, views: Sequence[View], read: Sequence[View] = ()
+) -> tuple[Float[Array, "B V D"], dict[View, Float[Array, "M B T D"]]]:
+    """The embeddings of views, and the last layer, under each of its M masks, of those that are `read`."""
+    encoded: dict[tuple[Pass, Draw], Array] = {}
+    features: dict[View, Array] = {}
+    for one, draws in passes_of(views).items():
+        needed = [view for view in read if view.encoded_in == one]
+        embeddings, layers = encode_pass(towers, rows, one, draws, needed)
+        encoded |= {(one, draw): embedding for draw, embedding in zip(draws, embeddings, strict=True)}
+        features |= layers
+    embeddings = jnp.stack([embed_view(rows, view, encoded) for view in views])
+    return jnp.moveaxis(embeddings, 0, 1), features
+
+
+def passes_of(views: Sequence[View]) -> dict[Pass, list[Draw]]:
+    """The passes that encode views, each with its draws; an encoding that several views need is done once."""
+    passes: dict[Pass, dict[Draw, None]] = {}
+    for view in views:
+        for draw in view.draws:
+            passes.setdefault(view.encoded_in, {})[draw] = None
+    return {one: list(draws) for one, draws in passes.items()}
+
+
+def encode_pass(
+    towers: Towers, rows: Rows, one: Pass, draws: Sequence[Draw], read: Sequence[View]
+) -> tuple[Float[Array, "P B D"], dict[View, Float[Array, "M B T D"]]]:
+    """The embeddings of P draws, and the last layer of the views of this pass that are `read`."""
+    model, columns = towers.encoders[one.tower], [draw.column for draw in draws]
+    ids, mask, options = read_changed(rows, one, draws, model.encoder.config.hidden_size)
+    masks = [draw.mask for draw in draws]
+    first_only = towers.pooler in FIRST_TOKEN and not read
+    layers = encode_tokens(model, rows, one, masks, ids, mask, first_only=first_only, **options)
+    features = {}
+    for view in read:
+        tokens = jnp.split(layers[-1], len(columns))
+        features[view] = jnp.stack([tokens[draws.index(draw)] for draw in view.draws])
+    removed = embed_template(towers, model, rows, one, masks, mask) if one.removed else None
+    embeddings = model.pooled(
+        layers,
+        mask,
+        towers.pooler,
+        towers.use_head,
+        model.encoder.config.modules,
+        is_mask_token=model.is_mask_token(ids),
+        removed=removed,
+    )
+    return embeddings.reshape(len(columns), -1, embeddings.shape[-1]), features
+
+
+def read_changed(
+    rows: Rows, one: Pass, draws: Sequence[Draw], size: int
+) -> tuple[Int[Array, "PB T"], Int[Array, "PB T"], dict[str, Any]]:
+    """The ids and the mask that a pass reads, changed as it says, and the encoder's arguments that go with them.
+
+    `size` is that of hidden states, of which a change may be drawn.
+    """
+    columns = [draw.column for draw in draws]
+    ids, mask = rows.read(columns, one.length)
+    change = UNCHANGED
+    if one.change == MASKED:
+        ids, _ = rows.masked(columns)
+    elif one.change != "none":
+        keys = rows.keys([CHANGE + draw.change for draw in draws]).reshape(-1)
+    most_tokens = rows.most_tokens(columns)
+    if callable(one.change):
+        places = ids.size
+        ids, mask = one.change(keys, ids, mask)
+        if most_tokens is not None:
+            most_tokens += ids.size - places  # each row may have as many tokens more as it has places
+    elif one.change in DRAWN:
+        change = DRAWN[one.change](keys, mask, size, rows.settings["cutoff"])
+    return ids, mask, {"most_tokens": most_tokens, "change": change}
+
+
+def encode_tokens(
+    model: SentenceEncoder,
+    rows: Rows,
+    one: Pass,
+    masks: Sequence[int],
+    ids: Int[Array, "PB T"],
+    mask: Int[Array, "PB T"],
+    **options: Any,
+) -> tuple[Float[Array, "PB _ _E"], ...]:
+    """The hidden states that poolers read, under the dropout masks of these numbers if the pass has any."""
+    keys = rows.keys(masks).reshape(-1) if one.dropout else None
+    return model.token_features(ids, mask, dropout_keys=keys, **rows.rates(one.rate), **options)
+
+
+def embed_template(
+    towers: Towers, model: SentenceEncoder, rows: Rows, one: Pass, masks: Sequence[int], mask: Int[Array, "PB T"]
+) -> Float[Array, "PB D"]:
+    """The embedding of a pass's template without the sentence, whose length moves positions."""
+    assert one.removed is not None
+    config = model.encoder.config
+    from_first_row = towers.denoising == "released" and config.positions == AFTER_PADDING
+    first = -1 - config.pad_token_id if from_first_row else 0  # see `models.config.DENOISING`
+    ids, there, change = template_alone(one.removed, jnp.sum(mask > 0, axis=1), first)
+    numbers = [DENOISING + number for number in masks]
+    layers = encode_tokens(model, rows, one, numbers, ids, there, change=change)
+    return pool(layers, there, towers.pooler, is_mask_token=model.is_mask_token(ids))
+
+
+def embed_view(rows: Rows, view: View, encoded: Mapping[tuple[Pass, Draw], Float[Array, "B D"]]) -> Float[Array, "B D"]:
+    """The mean of a view's encodings, with noise if it is a noisy one."""
+    parts = [encoded[view.encoded_in, draw] for draw in view.draws]
+    embedding = parts[0] if len(parts) == 1 else jnp.mean(jnp.stack(parts), axis=0)
+    if view.noise is None:
+        return embedding
+    draw = jax.vmap(lambda key: jax.random.normal(key, embedding.shape[1:]))
+    return embedding + jnp.sqrt(rows.settings["noise"]) * draw(rows.keys([NOISE + view.noise])[0])

@@ -1,12 +1,12 @@
 """Views of a sentence that repel each other, one half of SCD's objective."""
 
-from typing import Any, ClassVar
+from typing import Any
 
-from jaxtyping import Float
+from jaxtyping import Array, Float
 
-from simcse_jax.field import above, number, weight
-from simcse_jax.objectives.lazy import AnyArray, Array
-from simcse_jax.objectives.objective import Embedded, Objective
+from simcse_jax.models.arrays import AnyArray
+from simcse_jax.objectives import declarations
+from simcse_jax.objectives.embedded import Embedded
 from simcse_jax.objectives.similarity import cosine
 
 
@@ -32,14 +32,8 @@ def self_contrastive(
     return cosine(first, second) / temperature
 
 
-class SelfContrastive(Objective):
+class SelfContrastive(declarations.SelfContrastive):
     """SCD's repulsion of a sentence's views."""
-
-    name = "self_contrastive"
-    place = 6
-    reads = ("anchor", "positive")
-    about = "The views of a sentence repel each other (SCD)."
-    fields: ClassVar = {"weight": weight(), "temperature": number(0.05, "Divides similarities.", above(0))}
 
     def loss(self, embedded: Embedded, **fields: Any) -> Float[Array, ""]:
         """The mean of `self_contrastive` over the batch."""

@@ -3,12 +3,13 @@
 from collections.abc import Callable
 from typing import Any
 
-from jaxtyping import Bool, Float, Shaped
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Shaped
 
+from simcse_jax.models.arrays import AnyArray
 from simcse_jax.objectives.chunks import in_chunks
-from simcse_jax.objectives.lazy import AnyArray, Array, jax, jnp
 
-MEASURES = ("cosine", "dot")  # of the similarity of two embeddings
 SIMILARITIES = 2**22  # computed at a time: all of a batch of 16,384 take 1 GiB, and their gradients as much
 
 
@@ -24,7 +25,7 @@ def cosine(first: Float[AnyArray, "B D"], second: Float[AnyArray, "B D"]) -> Flo
 
 
 def comparable(similarity: str, *embeddings: Float[AnyArray, "... D"]) -> list[Float[Array, "... D"]]:
-    """Embeddings whose dot products are their similarities, of `MEASURES`."""
+    """Embeddings whose dot products are their similarities, cosine or dot."""
     prepared: Any = {"cosine": normalize, "dot": jnp.asarray}[similarity]
     return [prepared(each) for each in embeddings]
 

@@ -1,14 +1,14 @@
 """The classification objective of SBERT, the supervised baseline of the SimCSE papers."""
 
-from collections.abc import Sequence
-from typing import Any
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int, Key
 
-from jaxtyping import Float, Int, Key
-
-from simcse_jax.errors import UserError
+from simcse_jax.models.arrays import AnyArray
 from simcse_jax.models.config import EncoderConfig
-from simcse_jax.objectives.lazy import AnyArray, Array, jax, jnp
-from simcse_jax.objectives.objective import Embedded, Objective, Parameters
+from simcse_jax.objectives import declarations
+from simcse_jax.objectives.embedded import Embedded
+from simcse_jax.objectives.objective import Parameters
 
 KERNEL = "softmax_nli.kernel"  # the classifier's name in checkpoints
 
@@ -43,24 +43,10 @@ def _fresh(encoder: EncoderConfig, key: Key[Array, ""]) -> dict[str, Array]:
     return {KERNEL: 0.02 * jax.random.normal(key, (3 * encoder.sentence_size, 3), jnp.float32)}
 
 
-class SoftmaxNLI(Objective):
+class SoftmaxNLI(declarations.SoftmaxNLI):
     """SBERT's classifier, which is trained with the encoder."""
 
-    name = "softmax_nli"
-    place = 11
-    about = "SBERT's classifier of labelled pairs."
-    labels = True
-    paired = compares_views = projectable = False
     parameters = Parameters(_fresh, stream=0x68656167)
-
-    def check(self, config: Any, active: Sequence[Objective]) -> None:
-        """Refuses truncated embeddings, too."""
-        super().check(config, active)
-        if config.matryoshka.dimensions:
-            raise UserError(
-                "config.matryoshka.dimensions: objective.softmax_nli has a classifier of whole embeddings; leave it "
-                "empty"
-            )
 
     def loss(self, embedded: Embedded) -> Float[Array, ""]:
         """The mean of `softmax_nli` over the batch."""

@@ -4,10 +4,11 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from jaxtyping import Bool, Float, Int
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int
 
+from simcse_jax.models.arrays import AnyArray
 from simcse_jax.models.config import EncoderConfig
-from simcse_jax.objectives.lazy import AnyArray, Array, jnp
 from simcse_jax.objectives.rows import Rows
 from simcse_jax.objectives.views import Plan
 

@@ -7,7 +7,8 @@ The numbers here are part of these keys: with another number a run would not res
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from simcse_jax.models.config import MASKED, Template
+from simcse_jax.choices import MASKED
+from simcse_jax.models.config import Template
 
 MEMBERS = 4  # anchor, positive, and two hard negatives, one after the other in the numbers of masks
 FURTHER = 1 << 24  # the first number of masks of further hard negatives: above all others
@@ -60,6 +61,14 @@ class Pass(NamedTuple):
     removed: Template | None = None  # around the sentences; what it alone is embedded as is taken away
 
 
+class Draw(NamedTuple):
+    """One encoding of each example in a pass; numbers do not count in a pass without masks or without a change."""
+
+    column: int  # of the batch
+    mask: int  # the number of its dropout mask
+    change: int  # that of its change
+
+
 class View(NamedTuple):
     """One embedding of each example. Equal views are computed once."""
 
@@ -80,11 +89,11 @@ class View(NamedTuple):
         return (self.column, *self.others)
 
     @property
-    def draws(self) -> list[tuple[int, int, int]]:
-        """The column, the mask's number and the change's number of each embedding that is averaged."""
+    def draws(self) -> list[Draw]:
+        """Those of the embeddings that are averaged."""
         columns = [(SPREAD * place, column) for place, column in enumerate(self.columns)]
         return [
-            (column, first + mask, first + self.changed) for first, column in columns for mask in self.masks or (0,)
+            Draw(column, first + mask, first + self.changed) for first, column in columns for mask in self.masks or (0,)
         ]
 
     @property
@@ -105,14 +114,14 @@ class Plan(NamedTuple):
     negative: str = "off"  # that of negative pairs which are encoded separately
     samples: int = 10  # K of the policy `mean`
     two_towers: bool = False  # a second encoder for all but the anchors
-    anchor_change: str | Change = "none"  # of `models.config.CHANGES`, or MASKED
+    anchor_change: str | Change = "none"  # of `choices.CHANGES`, or MASKED
     positive_change: str | Change = "none"
     positive_rate: bool = False  # whether positives have a dropout rate of their own
     positives: int = 1  # the columns after the anchors whose mean embedding is the positive; above 1, no others follow
     lengths: tuple[int, ...] = ()  # the places for a sentence of each column; (): all have the same
     template: Template | None = None  # around every sentence
     positive_template: Template | None = None  # in its place around all but anchors, by the change of the positives
-    denoising: str = "none"  # of `models.config.DENOISING`
+    denoising: str = "none"  # of `choices.DENOISING`
 
     @property
     def of_pair(self) -> tuple[int, int]:

@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from simcse_jax.config.fields import flatten
-from simcse_jax.config.sections import Section
 from simcse_jax.encoding.embedder import Embedder
 from simcse_jax.errors import UserError
 from simcse_jax.evaluation.analysis.last_layer import Sample, measure_last_layer
@@ -31,7 +30,7 @@ from simcse_jax.models.sentence_encoder import build
 from simcse_jax.objectives.registry import comes_from_outside, temperature_of
 from simcse_jax.runs.loading import checkpoints_of, load_model, load_workdir
 from simcse_jax.runs.run_files import FREE, SINGULAR_VALUES, modules_of
-from simcse_jax.runs.state import initial_params, own_adapter, read_frozen, split_shapes, with_parts
+from simcse_jax.runs.state import initial_params, model_spec, own_adapter, read_frozen, split_shapes, with_parts
 from simcse_jax.runs.workdir import Workdir
 
 MEASURED = ("data", "sentences", "split", "repeated_sentences")  # the fields of `analysis` that choose the sentences
@@ -160,8 +159,9 @@ def checkpoint_encoders(folder: Folder, batch_size: int = 64) -> Iterator[Kept]:
     is_kept = (folder / "checkpoints" / "0").exists()
     if not is_kept and (start := starting_params(folder, run)) is not None:
         yield kept(0, start)
-    shapes, of_frozen = split_shapes(model.config, run["config"])
-    encoder, frozen = with_parts(model.config, run["config"]["model"]), read_frozen(model.folder, run, of_frozen)
+    spec = model_spec(run["config"])
+    shapes, of_frozen = split_shapes(model.config, spec)
+    encoder, frozen = with_parts(model.config, spec), read_frozen(model.folder, run, of_frozen)
     others = comes_from_outside(run["config"]["objective"])
     with checkpoints_of(folder) as checkpoints:
         for step in steps_of(folder):
@@ -173,24 +173,22 @@ def checkpoint_encoders(folder: Folder, batch_size: int = 64) -> Iterator[Kept]:
 def starting_params(folder: Folder, run: dict[str, Any]) -> Params | None:
     """The run's initial parameters, with the same fresh head; None with a message if those weights are not found."""
     # Only the first encoder and its head make embeddings.
-    model_fields = {**run["config"]["model"], "dual_encoder": False}
-    config = Section.of(run["config"] | {"model": model_fields, "objective": {}, "projector": {"widths": ""}})
-    name = config.model.init_from
+    spec = dataclasses.replace(model_spec(run["config"]), dual_encoder=False, projector=None, objectives={})
     try:
-        model = load_model(name, config.model.num_layers)
+        model = load_model(spec.init_from, spec.num_layers)
         model = model if modules_of(run) else model.without_modules()
-        model = dataclasses.replace(model, template=model_fields["template"])
-        adapter = own_adapter(config.model, model)
+        model = dataclasses.replace(model, template=spec.template)
+        adapter = own_adapter(spec, model)
     except UserError as error:
         print(f"{folder}: step 0 is left out: {error}", flush=True)
         return None
     if sha256(*(np.asarray(model.params[part]) for part in sorted(model.params))) != run["sha256"]["model.init_from"]:
-        print(f"{folder}: step 0 is left out: {name} has other weights than the run started from", flush=True)
+        print(f"{folder}: step 0 is left out: {spec.init_from} has other weights than the run started from", flush=True)
         return None
-    if adapter and sha256(*adapter.values()) != run["sha256"].get("model.lora.init_from"):
-        print(f"{folder}: step 0 is left out: {config.model.lora.init_from} is another adapter by now", flush=True)
+    if spec.lora and adapter and sha256(*adapter.values()) != run["sha256"].get("model.lora.init_from"):
+        print(f"{folder}: step 0 is left out: {spec.lora.init_from} is another adapter by now", flush=True)
         return None
-    return partial.merged(initial_params(config, model, adapter), with_parts(model.config, config.model))
+    return partial.merged(initial_params(spec, model, adapter), with_parts(model.config, spec))
 
 
 class Records(NamedTuple):

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from simcse_jax.config.fields import scoring_pooler
 from simcse_jax.devices.backend import keep_compilations
 from simcse_jax.errors import UserError
 from simcse_jax.host.names import LAST, AtStep, split_glove, split_step
@@ -23,13 +22,13 @@ from simcse_jax.huggingface.tokenizer import WORDS_FILE
 from simcse_jax.huggingface.word_vectors import read_vocabulary
 from simcse_jax.models import partial
 from simcse_jax.models.config import EncoderConfig
-from simcse_jax.models.head import HEADS, PREFIX
+from simcse_jax.models.head import PREFIX
 from simcse_jax.models.model_types import WORD_VECTORS
 from simcse_jax.models.parameters import LANGUAGE_MODEL, sentence_encoder, subset
 from simcse_jax.models.sentence_encoder import build
 from simcse_jax.objectives.registry import comes_from_outside
 from simcse_jax.runs.run_files import KEPT, modules_of
-from simcse_jax.runs.state import computed_as, convolutions_of, read_frozen, split_shapes, with_parts
+from simcse_jax.runs.state import model_spec, read_frozen, split_shapes, with_parts
 from simcse_jax.runs.workdir import Workdir
 
 if TYPE_CHECKING:
@@ -70,15 +69,15 @@ def load_workdir(folder: Folder, num_layers: int = 0, step: int | str | None = N
     """
     workdir = Workdir(folder)
     run = workdir.read_run()
-    model, max_length = run["config"]["model"], run["model"]["max_length"]
+    spec, max_length = model_spec(run["config"]), run["model"]["max_length"]
     (pooler, has_head), config = scored_pooler(run), trained_config(folder, run)
-    shapes, of_frozen = split_shapes(config, run["config"])
+    shapes, of_frozen = split_shapes(config, spec)
     with checkpoints_of(folder) as checkpoints:
         chosen = choose_step(checkpoints, workdir, step)
         others = comes_from_outside(run["config"]["objective"])
         trained, tower = checkpoints.restore_params(chosen, shapes, others=others), checkpoints.tower(chosen)
     copy = _local_copy(folder / "model")
-    trained = partial.merged(partial.whole(trained, read_frozen(copy, run, of_frozen)), with_parts(config, model))
+    trained = partial.merged(partial.whole(trained, read_frozen(copy, run, of_frozen)), with_parts(config, spec))
     language_model = {name: np.asarray(value) for name, value in subset(trained, LANGUAGE_MODEL).items()} or None
     own = sentence_encoder(trained, tower)
     params = {name: np.asarray(value) for name, value in own.items() if has_head or not name.startswith(PREFIX)}
@@ -100,14 +99,16 @@ def load_workdir(folder: Folder, num_layers: int = 0, step: int | str | None = N
 
 def scored_pooler(run: Mapping[str, Any]) -> ChosenPooler:
     """The pooler of a run's model, and whether a head comes after it; `run` are the contents of `run.json`."""
-    return ChosenPooler(scoring_pooler(run["config"]), HEADS[run["config"]["model"]["mlp"]].scored)
+    spec = model_spec(run["config"])
+    return ChosenPooler(spec.scored_pooler, spec.head.scored)
 
 
 def trained_config(folder: Folder, run: Mapping[str, Any]) -> EncoderConfig:
     """The encoder of a run's model."""
-    where, model = folder / "model" / "config.json", run["config"]["model"]
-    config = computed_as(model, EncoderConfig.from_hugging_face(read_json(where), str(where)))
-    return dataclasses.replace(config, convolutions=convolutions_of(model), modules=modules_of(run))
+    where, spec = folder / "model" / "config.json", model_spec(run["config"])
+    config = EncoderConfig.from_hugging_face(read_json(where), str(where))
+    config = dataclasses.replace(config, attention_kernels=spec.attention_kernels, convolutions=spec.convolutions)
+    return dataclasses.replace(config, modules=modules_of(run))
 
 
 def other_than_scored(folder: Folder, step: int | str | None) -> int | None:

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from simcse_jax.config.fields import scoring_pooler
 from simcse_jax.errors import UserError
 from simcse_jax.host.names import split_step
 from simcse_jax.host.storage import Folder, local_path
@@ -16,12 +15,11 @@ from simcse_jax.huggingface.peft import BASE, write_adapter
 from simcse_jax.huggingface.public_names import is_from_hub, public_value
 from simcse_jax.huggingface.resolve import resolve
 from simcse_jax.models import parameters
-from simcse_jax.models.head import HEADS
 from simcse_jax.models.lora import lora_of
 from simcse_jax.objectives.registry import comes_from_outside
 from simcse_jax.runs.loading import checkpoints_of, choose_step, trained_config
 from simcse_jax.runs.run_files import KEPT, MODULES
-from simcse_jax.runs.state import FINGERPRINT, model_has_lora, split_shapes, with_parts
+from simcse_jax.runs.state import FINGERPRINT, model_spec, split_shapes, with_parts
 from simcse_jax.runs.workdir import Workdir
 
 CARD = """---
@@ -43,14 +41,14 @@ An embedding is what the pooler `{pooler}` makes of the last hidden states{aroun
 
 def check_adapter(run: dict[str, Any], where: str) -> None:
     """Refuses a run whose model has more than its base and LoRA."""
-    model = run["config"]["model"]
-    if not model_has_lora(model):
+    spec = model_spec(run["config"])
+    if not spec.lora:
         raise UserError(f"{where}: has no LoRA (its model.lora.rank is 0); leave out --adapter")
     reasons = {
-        "a head": HEADS[model["mlp"]].scored,
+        "a head": spec.head.scored,
         "modules after its pooler": bool(run["model"].get(MODULES)),
-        "convolutions": bool(model["convolutions"]["widths"]),
-        f"the first {model['num_layers']} layers of its base alone": model["num_layers"] > 0,
+        "convolutions": bool(spec.convolutions),
+        f"the first {spec.num_layers} layers of its base alone": spec.num_layers > 0,
     }
     for what, holds in reasons.items():
         if holds:
@@ -65,12 +63,12 @@ def adapter_writer(folder: Folder, step: int | str | None = None) -> Callable[[P
     workdir = Workdir(folder)
     run = workdir.read_run()
     check_adapter(run, str(folder))
-    fields = run["config"]["model"]
-    encoder = with_parts(trained_config(folder, run), fields)
+    fields, spec = run["config"]["model"], model_spec(run["config"])
+    encoder = with_parts(trained_config(folder, run), spec)
     with checkpoints_of(folder) as checkpoints:
         chosen = choose_step(checkpoints, workdir, step)
         others = comes_from_outside(run["config"]["objective"])
-        trained = checkpoints.restore_params(chosen, split_shapes(encoder, run["config"])[0], others=others)
+        trained = checkpoints.restore_params(chosen, split_shapes(encoder, spec)[0], others=others)
         own = parameters.sentence_encoder(trained, checkpoints.tower(chosen))
     for name, value in own.items():
         if not np.isfinite(np.asarray(value)).all():
@@ -80,15 +78,16 @@ def adapter_writer(folder: Folder, step: int | str | None = None) -> Callable[[P
     (base, revision), sha = base_for_peft(fields["init_from"], run["hub"]), run["sha256"].get(FINGERPRINT, "")
     settings = lora_of(encoder)
     name = public_value("model.init_from", fields["init_from"], run["hub"])
-    around = f" of a sentence in the place of [X] in `{text}`" if (text := fields["template"]) else ""
-    pooler = scoring_pooler(run["config"])
+    around = f" of a sentence in the place of [X] in `{text}`" if (text := spec.template) else ""
     more = " It has unit length." if run["model"].get(KEPT, {}).get("normalize") else ""
     prompts = {role: text for role, text in run["model"].get("prompts", {}).items() if text}
     if prompts:
         more += "\n\nTexts put before sentences:\n\n" + "\n".join(
             f"- {role}: `{json.dumps(text, ensure_ascii=False)}`" for role, text in prompts.items()
         )
-    card = CARD.format(base=name, pooler=pooler, rank=settings.rank, alpha=settings.alpha, around=around, more=more)
+    card = CARD.format(
+        base=name, pooler=spec.scored_pooler, rank=settings.rank, alpha=settings.alpha, around=around, more=more
+    )
 
     def write(target: Path) -> None:
         write_adapter(own, encoder, target, base=base, revision=revision, sha=sha, dropout=fields["lora"]["dropout"])

@@ -12,6 +12,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from simcse_jax.choices import DEVELOPMENT, MASK_TOKEN, MEASURES, RETRIEVAL, TASKS
 from simcse_jax.config.fields import default_config, flatten, scoring_pooler
 from simcse_jax.errors import UserError
 from simcse_jax.evaluation.sts import TITLES
@@ -23,11 +24,10 @@ from simcse_jax.huggingface.public_names import base_name, is_from_hub, public_v
 from simcse_jax.huggingface.resolve import resolve
 from simcse_jax.huggingface.sentence_transformers import describe
 from simcse_jax.huggingface.weight_names import NAMES
-from simcse_jax.models.config import MASK_TOKEN, SIMILARITIES
+from simcse_jax.models.config import SIMILARITIES
 from simcse_jax.models.model_types import ROTARY
 from simcse_jax.models.pooling import FIRST_TOKEN
 from simcse_jax.runs.run_files import AGAINST_START, BEST_STEP, FREE, plain
-from simcse_jax.tasks import DEVELOPMENT, MEASURES, RETRIEVAL, TASKS
 
 if TYPE_CHECKING:
     from huggingface_hub import ModelCardData
@@ -210,7 +210,7 @@ def front_matter(
             metric_value=round(values["spearman"], 2),
         )
         for task, values in task_scores(result).items()
-        if task in HUB_DATA_SETS and is_test(config, task) and not config["eval"]["postprocess"]
+        if task in HUB_DATA_SETS and is_test(run, task) and not config["eval"]["postprocess"]
     ]
     base = config["model"]["init_from"]
     known = {"base_model": base.partition("@")[0]} if is_from_hub("model.init_from", base, run["hub"]) else {}
@@ -329,9 +329,9 @@ def task_scores(result: Mapping[str, Any] | None) -> dict[str, Mapping[str, Any]
     return {task: values for task, values in found.items() if "spearman" in values and "pairs" in values}
 
 
-def is_test(config: Mapping[str, Any], task: str) -> bool:
+def is_test(run: Mapping[str, Any], task: str) -> bool:
     """Whether a task's pairs are a published test set. Otherwise they are those that the checkpoint was chosen by."""
-    evaluation = config["eval"]
+    evaluation = run["config"]["eval"]
     return task in TASKS and task in evaluation["tasks"] and not _is_file(evaluation)
 
 
@@ -340,11 +340,11 @@ def _is_file(evaluation: Mapping[str, Any]) -> bool:
     return Path(evaluation["data"]).suffix.lower() in PAIRS_IN
 
 
-def choice(config: Mapping[str, Any]) -> str:
+def choice(run: Mapping[str, Any]) -> str:
     """Which data chose the checkpoint, if any did."""
-    evaluation = config["eval"]
+    evaluation = run["config"]["eval"]
     name = evaluation["development"]
-    if config["data"]["held_out"]:
+    if run["config"]["data"]["held_out"]:
         if not evaluation["every"]:
             return "no checkpoint was chosen: it is that of the last step"
         data = "other rows held out of the training data"
@@ -412,7 +412,7 @@ def retrieval(run: Mapping[str, Any], result: Mapping[str, Any] | None) -> str:
     if evaluation["development"] == RETRIEVAL and fields["development"] == fields["split"]:
         protocol += ". These are the judgements that the checkpoint was chosen by, not a test set."
     else:
-        protocol += f"; {choice(run['config'])}."
+        protocol += f"; {choice(run)}."
     return protocol + "\n\n" + table(("data", *(MEASURES[name] for name in names), "queries", "documents"), rows)
 
 
@@ -422,7 +422,7 @@ def similarity(run: Mapping[str, Any], result: Mapping[str, Any] | None) -> str:
     if not found:
         return ""
     config = run["config"]
-    test = all(is_test(config, task) for task in found)
+    test = all(is_test(run, task) for task in found)
     rows = [(TITLES.get(task, task), f"{values['spearman']:.2f}", values["pairs"]) for task, values in found.items()]
     if len(found) == len(TASKS):
         rows.append(("mean", f"{sum(values['spearman'] for values in found.values()) / len(found):.2f}", ""))
@@ -433,11 +433,11 @@ def similarity(run: Mapping[str, Any], result: Mapping[str, Any] | None) -> str:
     halved = config["eval"]["against_start"] and config["eval"]["every"]
     if config["data"]["held_out"] or (halved and _is_file(config["eval"])):
         protocol += "Pairs that were not trained on; "
-        protocol += "the checkpoint was chosen by the other half of them." if halved else f"{choice(config)}."
+        protocol += "the checkpoint was chosen by the other half of them." if halved else f"{choice(run)}."
     elif test:
-        protocol += f"SentEval's test sets; {choice(config)}."
+        protocol += f"SentEval's test sets; {choice(run)}."
     elif config["eval"]["development"] == RETRIEVAL:
-        protocol += f"No published test set; {choice(config)}."
+        protocol += f"No published test set; {choice(run)}."
     else:
         protocol += "These are the pairs that the checkpoint was chosen by, not a test set."
     if method := config["eval"]["postprocess"]:

@@ -7,7 +7,7 @@ are in a file of the run's folder, once.
 import dataclasses
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -15,7 +15,8 @@ import numpy as np
 import optax
 from jaxtyping import Array, Int, Key
 
-from simcse_jax.config.sections import Section
+from simcse_jax.choices import HEADS, Head
+from simcse_jax.config.fields import scoring_pooler
 from simcse_jax.devices import processes
 from simcse_jax.errors import UserError
 from simcse_jax.host.storage import Folder, write_atomically
@@ -26,18 +27,85 @@ from simcse_jax.huggingface.weight_files import read_safetensors
 from simcse_jax.models import convolutions, language_model, lora, modules, parameters, partial
 from simcse_jax.models.arrays import AnyArray
 from simcse_jax.models.config import Convolutions, EncoderConfig, Lora, Partial
-from simcse_jax.models.head import HEADS, PREFIX
+from simcse_jax.models.head import PREFIX
 from simcse_jax.models.model_types import WORD_VECTORS
 from simcse_jax.models.parameters import Arrays, Params
-from simcse_jax.models.projector import Projector, fresh_projector, read_projector
+from simcse_jax.models.projector import Projector, fresh_projector
 from simcse_jax.models.sentence_encoder import build
-from simcse_jax.objectives.objective import Parameters
-from simcse_jax.objectives.registry import trained
+from simcse_jax.objectives.objective import Parameters, StatefulObjective
+from simcse_jax.objectives.registry import trained, with_loss
 from simcse_jax.objectives.rows import Kept
 
 FROZEN_FILE = "frozen.safetensors"  # in a run's folder `model/`
 FINGERPRINT = f"model/{FROZEN_FILE}"  # the key of its SHA-256 in `run.json`
-Fields: TypeAlias = Mapping[str, Any]
+
+
+class LoraSpec(NamedTuple):
+    """The products that train in the place of the encoder; see the fields of `config.model.lora`."""
+
+    rank: int
+    alpha: float
+    targets: tuple[str, ...]
+    init_from: str = ""  # a folder in PEFT's format
+
+
+@dataclasses.dataclass(frozen=True)
+class ModelSpec:
+    """What a run makes of the model that it starts from: the parts that it adds, and what of all of them trains."""
+
+    init_from: str = ""
+    num_layers: int = 0
+    template: str = ""
+    keep_settings: bool = False
+    keep_modules: bool = False
+    pooler: str = "cls"
+    scored_pooler: str = "cls"  # of the trained model
+    choosing_pooler: str = "cls"  # of the scores that choose a checkpoint
+    head: Head = HEADS["train"]
+    attention_kernels: bool = False
+    dual_encoder: bool = False
+    generator: str = ""  # of replaced tokens
+    convolutions: Convolutions | None = None
+    lora: LoraSpec | None = None
+    frozen_embeddings: bool = False
+    frozen_layers: int = 0
+    projector: Projector | None = None
+    projected: tuple[str, ...] = ()  # the objectives that see projected embeddings
+    objectives: Mapping[str, Mapping[str, Any]] = dataclasses.field(default_factory=dict)  # their fields, by name
+    seed: int = 0  # of parameters that the model lacks
+
+
+def model_spec(config: Mapping[str, Any]) -> ModelSpec:
+    """The spec of a run's config, or of that in its `run.json`."""
+    model, projector = config["model"], config["projector"]
+    convolutions, lora, freeze = model["convolutions"], model["lora"], model["freeze"]
+    widths, norms = projector["widths"], (projector[name] for name in Projector._fields[1:])
+    return ModelSpec(
+        init_from=model["init_from"],
+        num_layers=model["num_layers"],
+        template=model["template"],
+        keep_settings=model["keep_settings"],
+        keep_modules=model["keep_modules"],
+        pooler=model["pooler"],
+        scored_pooler=scoring_pooler(config),
+        choosing_pooler=config["eval"]["development_pooler"] or scoring_pooler(config),
+        head=HEADS[model["mlp"]],
+        attention_kernels=model["attention_kernels"],
+        dual_encoder=model["dual_encoder"],
+        generator=model["generator"],
+        convolutions=Convolutions(
+            tuple(map(int, convolutions["widths"])), convolutions["channels"], convolutions["activation"]
+        )
+        if convolutions["widths"]
+        else None,
+        lora=LoraSpec(lora["rank"], lora["alpha"], tuple(lora["targets"]), lora["init_from"]) if lora["rank"] else None,
+        frozen_embeddings=freeze["embeddings"],
+        frozen_layers=freeze["layers"],
+        projector=Projector(tuple(widths.split(",")), *norms) if widths else None,
+        projected=tuple(projector["objectives"]),
+        objectives={name: dict(config["objective"][name]) for name in trained(config["objective"])},
+        seed=config["seed"],
+    )
 
 
 class TrainState(NamedTuple):
@@ -55,39 +123,23 @@ HEAD_STREAM, SECOND_HEAD_STREAM, PROJECTOR_STREAM = 0x68656164, 0x68656165, 0x68
 CONVOLUTION_STREAM, LORA_STREAM, STATE_STREAM = 0x636F6E76, 0x6C6F7261, 0x73746174
 
 
-def convolutions_of(model: Mapping[str, Any]) -> Convolutions | None:
-    """Those that a run's `config.model` asks for; None if it has none."""
-    fields = model["convolutions"]
-    if not fields["widths"]:
-        return None
-    return Convolutions(tuple(int(width) for width in fields["widths"]), fields["channels"], fields["activation"])
+def with_parts(encoder: EncoderConfig, spec: ModelSpec) -> EncoderConfig:
+    """The encoder with what a run adds to it, and with the part of it that trains."""
+    encoder = dataclasses.replace(encoder, attention_kernels=spec.attention_kernels, convolutions=spec.convolutions)
+    return dataclasses.replace(encoder, partial=partial_of(spec, encoder))
 
 
-def with_parts(encoder: EncoderConfig, model: Mapping[str, Any]) -> EncoderConfig:
-    """The encoder with what a run's `config.model` adds to it, and with the part of it that trains."""
-    encoder = computed_as(model, encoder)
-    return dataclasses.replace(encoder, convolutions=convolutions_of(model), partial=partial_of(model, encoder))
-
-
-def computed_as(model: Mapping[str, Any], encoder: EncoderConfig) -> EncoderConfig:
-    """The encoder, computed as a run's `config.model` says."""
-    return dataclasses.replace(encoder, attention_kernels=model["attention_kernels"])
-
-
-def split_shapes(encoder: EncoderConfig, run: Mapping[str, Any]) -> tuple[Shapes, Shapes]:
-    """The abstract float32 parameters of a run's checkpoints, by name, and those that are frozen.
-
-    `run`: the run's config, also that of `run.json`.
-    """
-    encoder = with_parts(encoder, run["model"])
-    _, first = build(encoder, with_head=HEADS[run["model"]["mlp"]].trained)
+def split_shapes(encoder: EncoderConfig, spec: ModelSpec) -> tuple[Shapes, Shapes]:
+    """The abstract float32 parameters of a run's checkpoints, by name, and those that are frozen."""
+    encoder = with_parts(encoder, spec)
+    _, first = build(encoder, with_head=spec.head.trained)
     shapes = dict(first)
-    if run["model"]["dual_encoder"]:
+    if spec.dual_encoder:
         shapes |= {parameters.SECOND + name: value for name, value in first.items()}
-    if projector := read_projector(run["projector"]):
+    if projector := spec.projector:
         shapes |= jax.eval_shape(lambda: _fresh_projector(projector, encoder, 0))
-    for objective in trained(run["objective"]).values():
-        if own := objective.parameters:
+    for objective in trained(spec.objectives).values():
+        if own := with_loss(objective).parameters:
             shapes |= _shapes(own, encoder) | {own.copy_of_encoder + name: first[name] for name in _copied(own, first)}
     return partial.split(shapes, encoder)
 
@@ -100,7 +152,7 @@ def pretrained_shapes(encoder: EncoderConfig) -> Shapes:
 
 
 def initial_params(
-    config: Section, model: Pretrained, adapter: Mapping[str, AnyArray] | None = None
+    spec: ModelSpec, model: Pretrained, adapter: Mapping[str, AnyArray] | None = None
 ) -> dict[str, AnyArray]:
     """All initial parameters of a run, frozen ones included: the loaded weights, and fresh ones that the model lacks.
 
@@ -110,47 +162,46 @@ def initial_params(
     they are not fresh.
     """
     encoder: dict[str, AnyArray] = {name: value for name, value in model.params.items() if name.startswith("encoder.")}
-    encoder |= _convolutions(config, model)
+    encoder |= _convolutions(spec, model)
     encoder |= {name: value for name, value in model.params.items() if name.startswith(modules.PREFIX)}
     if model.config.modules:
         processes.say(f"{model.name}: its modules {describe(model.config.modules)} are trained further")
-    if model_has_lora(config.model):
-        encoder |= lora.fresh(with_parts(model.config, config.model), _key(config.seed, LORA_STREAM))
+    if spec.lora:
+        encoder |= lora.fresh(with_parts(model.config, spec), _key(spec.seed, LORA_STREAM))
         encoder |= adapter or {}
-    params = {**encoder, **_head(config, model, HEAD_STREAM)}
-    if config.model.dual_encoder:
+    params = {**encoder, **_head(spec, model, HEAD_STREAM)}
+    if spec.dual_encoder:
         params |= {parameters.SECOND + name: value for name, value in encoder.items()}
-        params |= {parameters.SECOND + name: value for name, value in _head(config, model, SECOND_HEAD_STREAM).items()}
-    if HEADS[config.model.mlp].trained and choose_pooler(model, config.model.pooler)[1]:
+        params |= {parameters.SECOND + name: value for name, value in _head(spec, model, SECOND_HEAD_STREAM).items()}
+    if spec.head.trained and choose_pooler(model, spec.pooler)[1]:
         processes.say(f"{model.name}: its own head is trained further")
-    if projector := read_projector(config.projector):
-        params |= _fresh_projector(projector, model.config, config.seed)
-    for name, objective in trained(config.objective).items():
-        if own := objective.parameters:
-            params |= _objective_params(name, own, model, config.seed)
+    if spec.projector:
+        params |= _fresh_projector(spec.projector, model.config, spec.seed)
+    for name, objective in trained(spec.objectives).items():
+        if own := with_loss(objective).parameters:
+            params |= _objective_params(name, own, model, spec.seed)
             params |= {own.copy_of_encoder + part: encoder[part] for part in _copied(own, encoder)}
     return params
 
 
-def initial_kept(config: Section, encoder: EncoderConfig, trained_params: Mapping[str, AnyArray]) -> Kept:
+def initial_kept(spec: ModelSpec, encoder: EncoderConfig, trained_params: Mapping[str, AnyArray]) -> Kept:
     """What the objectives of a run keep from step to step, as it is before the first one."""
-    key = _key(config.seed, STATE_STREAM)
+    key = _key(spec.seed, STATE_STREAM)
     found = {}
-    for name, objective in trained(config.objective).items():
-        if objective.overrides("state"):
-            fields = {field: config.objective[name][field] for field in objective.fields if field != "weight"}
-            found[name] = objective.state(encoder, trained_params, key, **fields)
+    for name, objective in trained(spec.objectives).items():
+        if isinstance(objective := with_loss(objective), StatefulObjective):
+            fields = {field: spec.objectives[name][field] for field in objective.fields if field != "weight"}
+            found[name] = objective.initial_state(encoder, trained_params, key, **fields)
     return found
 
 
-def _convolutions(config: Section, model: Pretrained) -> Arrays:
+def _convolutions(spec: ModelSpec, model: Pretrained) -> Arrays:
     """The model's own convolutions if they have the same sizes, otherwise fresh ones; nothing if it trains none."""
-    wanted = convolutions_of(config.model)
-    if wanted is None:
+    if spec.convolutions is None:
         return {}
     own = {name: value for name, value in model.params.items() if name.startswith(convolutions.PREFIX)}
-    encoder = dataclasses.replace(model.config, convolutions=wanted)
-    fresh = convolutions.fresh(encoder, _key(config.seed, CONVOLUTION_STREAM))
+    encoder = dataclasses.replace(model.config, convolutions=spec.convolutions)
+    fresh = convolutions.fresh(encoder, _key(spec.seed, CONVOLUTION_STREAM))
     if {name: value.shape for name, value in own.items()} == {name: value.shape for name, value in fresh.items()}:
         processes.say(f"{model.name}: its own convolutions are trained further")
         return own
@@ -159,14 +210,14 @@ def _convolutions(config: Section, model: Pretrained) -> Arrays:
     return fresh
 
 
-def _head(config: Section, model: Pretrained, stream: int) -> Arrays:
+def _head(spec: ModelSpec, model: Pretrained, stream: int) -> Arrays:
     """The model's own head or a fresh one; nothing if no head is trained."""
-    if not HEADS[config.model.mlp].trained:
+    if not spec.head.trained:
         return {}
-    if choose_pooler(model, config.model.pooler)[1]:
+    if choose_pooler(model, spec.pooler)[1]:
         return {name: value for name, value in model.params.items() if name.startswith(PREFIX)}
     size = model.config.hidden_size
-    kernel = 0.02 * jax.random.normal(_key(config.seed, stream), (size, size), jnp.float32)
+    kernel = 0.02 * jax.random.normal(_key(spec.seed, stream), (size, size), jnp.float32)
     return {f"{PREFIX}kernel": kernel, f"{PREFIX}bias": jnp.zeros(size, jnp.float32)}
 
 
@@ -200,33 +251,29 @@ def _key(seed: int, stream: int) -> Key[Array, ""]:
     return jax.random.fold_in(jax.random.key(seed, impl="threefry2x32"), stream)
 
 
-def model_has_lora(model: Fields) -> bool:
-    """Whether a run's `config.model` asks for LoRA."""
-    return bool(model["lora"]["rank"])
+def partial_of(spec: ModelSpec, encoder: EncoderConfig) -> Partial | None:
+    """The part of an encoder that a run trains; None: all of it.
 
-
-def partial_of(model: Fields, encoder: EncoderConfig) -> Partial | None:
-    """The part of an encoder that a run's `config.model` trains; None: all of it."""
-    embeddings, layers = model["freeze"]["embeddings"], model["freeze"]["layers"]
-    has_lora = model_has_lora(model)
-    if not (embeddings or layers or has_lora):
+    Raises:
+      UserError: naming the field that does not fit the encoder, or when nothing would train.
+    """
+    embeddings, layers, products, name = spec.frozen_embeddings, spec.frozen_layers, spec.lora, spec.init_from
+    if not (embeddings or layers or products):
         return None
-    name = model["init_from"]
     if encoder.model_type == WORD_VECTORS:
-        field = f"model.lora.rank={model['lora']['rank']}" if has_lora else "model.freeze"
+        field = f"model.lora.rank={products.rank}" if products else "model.freeze"
         raise UserError(f"config.{field}: {name} averages word vectors and has no layers")
     _check_layers(layers, encoder, name)
-    if has_lora:
+    if products:
         if layers == encoder.num_layers:
             raise UserError(f"config.model.freeze.layers={layers}: are all that {name} has, so none is left for LoRA")
-        fields, size = model["lora"], encoder.hidden_size
-        if fields["rank"] > size:
-            raise UserError(f"config.model.lora.rank={fields['rank']}: is above {size}, the hidden size of {name}")
-        targets = sites(encoder, fields["targets"], "config.model.lora.targets")
-        return Partial(embeddings, layers, Lora(fields["rank"], float(fields["alpha"]), targets))
+        if products.rank > encoder.hidden_size:
+            size = encoder.hidden_size
+            raise UserError(f"config.model.lora.rank={products.rank}: is above {size}, the hidden size of {name}")
+        targets = sites(encoder, products.targets, "config.model.lora.targets")
+        return Partial(embeddings, layers, Lora(products.rank, float(products.alpha), targets))
     all_frozen = embeddings and layers == encoder.num_layers
-    others = encoder.modules or model["convolutions"]["widths"]
-    if all_frozen and not HEADS[model["mlp"]].scored and not others:
+    if all_frozen and not (spec.head.scored or encoder.modules or spec.convolutions):
         raise UserError(
             f"config.model.freeze.layers={layers}: with model.freeze.embeddings all of {name} is frozen, so there is "
             "nothing to train; freeze fewer layers, or set model.lora.rank"
@@ -246,18 +293,18 @@ def _check_layers(count: int, encoder: EncoderConfig, name: str) -> None:
         )
 
 
-def frozen_params(model: Fields, pretrained: Pretrained) -> dict[str, np.ndarray]:
+def frozen_params(spec: ModelSpec, pretrained: Pretrained) -> dict[str, np.ndarray]:
     """The parameters of a pretrained model that a run freezes, by our names; none if it trains all."""
-    encoder = dataclasses.replace(pretrained.config, partial=partial_of(model, pretrained.config))
+    encoder = dataclasses.replace(pretrained.config, partial=partial_of(spec, pretrained.config))
     return {name: np.asarray(value) for name, value in pretrained.params.items() if partial.is_frozen(name, encoder)}
 
 
-def own_adapter(model: Fields, pretrained: Pretrained) -> dict[str, np.ndarray] | None:
+def own_adapter(spec: ModelSpec, pretrained: Pretrained) -> dict[str, np.ndarray] | None:
     """LoRA's parameters of the folder `model.lora.init_from`, by our names; None if a run starts with fresh ones."""
-    if not model_has_lora(model) or not model["lora"]["init_from"]:
+    if not (spec.lora and spec.lora.init_from):
         return None
-    encoder = dataclasses.replace(pretrained.config, partial=partial_of(model, pretrained.config))
-    return read_adapter(model["lora"]["init_from"], encoder, pretrained)
+    encoder = dataclasses.replace(pretrained.config, partial=partial_of(spec, pretrained.config))
+    return read_adapter(spec.lora.init_from, encoder, pretrained)
 
 
 def write_frozen(frozen: Mapping[str, AnyArray], folder: Folder) -> None:

@@ -14,7 +14,6 @@ mlflow.json     the same of MLflow
 """
 
 import contextlib
-import hashlib
 import importlib.metadata
 import json
 import platform
@@ -26,8 +25,7 @@ from typing import Any
 
 import jax
 
-from simcse_jax.config.fields import flatten, scoring_pooler
-from simcse_jax.config.sections import Config, Section
+from simcse_jax.config.fields import flatten
 from simcse_jax.errors import UserError, option, why
 from simcse_jax.host.storage import Folder, is_of_macos, read_json, remove, write_atomically
 from simcse_jax.host.version import __version__
@@ -37,7 +35,6 @@ from simcse_jax.huggingface.public_names import from_hub
 from simcse_jax.huggingface.tokenizer import FILES, MARKER, WORDS_FILE, Tokenizer
 from simcse_jax.huggingface.write import write_encoder_files
 from simcse_jax.models.arrays import AnyArray
-from simcse_jax.models.head import HEADS
 from simcse_jax.runs.metrics_file import Metrics, read_metrics
 from simcse_jax.runs.run_files import (
     BEST_STEP,
@@ -49,7 +46,7 @@ from simcse_jax.runs.run_files import (
     check_run,
     written_modules,
 )
-from simcse_jax.runs.state import FINGERPRINT, FROZEN_FILE, write_frozen
+from simcse_jax.runs.state import FINGERPRINT, FROZEN_FILE, ModelSpec, write_frozen
 
 PACKAGES = (
     *("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "numpy", "scipy", "transformers", "tokenizers"),
@@ -100,22 +97,24 @@ class Workdir:
         where = option("workdir", self)
         raise UserError(f"{where}: not the same folder for every process; use a shared disk or gs://…")
 
-    def check_same_config(self, config: Section) -> None:
-        """Refuses to resume in a folder that belongs to another config."""
-        before, now = flatten(self.read_run()["config"]), flatten(resolved(config))
+    def check_same_config(self, recorded: Mapping[str, Any]) -> None:
+        """Refuses to resume in a folder that belongs to another config; `recorded` is a run's, as in `run.json`."""
+        before, now = flatten(self.read_run()["config"]), flatten(recorded)
         names = sorted(name for name in before.keys() | now.keys() if name in MEASURED_ON or not name.startswith(FREE))
         pairs = ((name, before.get(name), now.get(name)) for name in names)
         differing = [f"{name} was {old!r}, is {new!r}" for name, old, new in pairs if old != new]
         if differing:
             raise UserError(f"{self} belongs to another config; choose another workdir, or remove this one", differing)
 
-    def check_same_run(self, config: Section, fingerprints: Mapping[str, str]) -> None:
+    def check_same_run(self, recorded: Mapping[str, Any], fingerprints: Mapping[str, str]) -> None:
         """Refuses to resume in a folder that belongs to another config, other data or other weights.
 
-        `fingerprints` are SHA-256 of the contents that the named fields refer to.
+        Args:
+          recorded: a run's config, as in `run.json`.
+          fingerprints: SHA-256 of the contents that the named fields refer to.
         """
-        self.check_same_config(config)
-        fingerprints_before, now = self.read_run()["sha256"], flatten(resolved(config))
+        self.check_same_config(recorded)
+        fingerprints_before, now = self.read_run()["sha256"], flatten(recorded)
         for field, fingerprint in fingerprints.items():
             if fingerprints_before.get(field, fingerprint) != fingerprint:  # a run may be analysed from now on
                 raise UserError(
@@ -124,8 +123,9 @@ class Workdir:
 
     def create(
         self,
-        config: Section,
+        recorded: Mapping[str, Any],
         fingerprints: Mapping[str, str],
+        spec: ModelSpec,
         model: Pretrained,
         tokenizer: Tokenizer,
         examples: int = 0,
@@ -134,9 +134,15 @@ class Workdir:
     ) -> None:
         """Creates a run's folder; `run.json` is written last, so a folder that has it is complete.
 
-        `examples` is the number of rows to train on, and `frozen` are the parameters that checkpoints lack, of which
-        the fingerprint is written (see `keep_frozen`). `prompts` are those of queries and documents, if sentences are
-        trained with them. It completes what an earlier start left that was killed or ran out of disk space.
+        It completes what an earlier start left that was killed or ran out of disk space.
+
+        Args:
+          recorded: the run's config, as it is to be in `run.json`.
+          fingerprints: SHA-256 of the contents that the named fields refer to.
+          spec, model, tokenizer: of the model that is trained.
+          examples: the number of rows to train on.
+          frozen: the parameters that checkpoints lack, of which the fingerprint is written (see `keep_frozen`).
+          prompts: those of queries and documents, if sentences are trained with them.
         """
         ours = self.path / "model"
         for path in (self.path / "checkpoints", self.path / "metrics.jsonl", ours):
@@ -146,8 +152,7 @@ class Workdir:
                 )
         try:
             with tempfile.TemporaryDirectory() as temporary:
-                head = HEADS[config.model.mlp].scored
-                write_encoder_files(model, tokenizer, Path(temporary), scoring_pooler(config), head)
+                write_encoder_files(model, tokenizer, Path(temporary), spec.scored_pooler, spec.head.scored)
                 for file in sorted(Path(temporary).iterdir()):
                     write_atomically(ours / file.name, file.read_bytes())
         except OSError as error:
@@ -156,11 +161,11 @@ class Workdir:
         devices = jax.devices()
         modules = {MODULES: written_modules(model.config.modules)} if model.config.modules else {}
         run = {
-            "config": resolved(config),
-            "hub": from_hub(flatten(config)),
+            "config": recorded,
+            "hub": from_hub(flatten(recorded)),
             "examples": examples,
             "sha256": dict(fingerprints) | ({FINGERPRINT: base_fingerprint(frozen)} if frozen else {}),
-            "model": {"max_length": model.max_length} | settings_of(config, model, prompts or {}) | modules,
+            "model": {"max_length": model.max_length} | settings_of(spec.keep_settings, model, prompts or {}) | modules,
             "versions": {"python": platform.python_version(), **versions()},
             "device": {"kind": devices[0].device_kind, "platform": devices[0].platform, "count": len(devices)},
         }
@@ -209,12 +214,12 @@ class Workdir:
         write_atomically(self.path / "result.json", json.dumps(result, indent=2) + "\n")
 
 
-def settings_of(config: Section, model: Pretrained, prompts: Mapping[str, str]) -> dict[str, Any]:
+def settings_of(keep: bool, model: Pretrained, prompts: Mapping[str, str]) -> dict[str, Any]:
     """What `run.json` has of the trained model's settings: its prompts, and with `model.keep_settings` the others.
 
     `prompts`: of queries and documents, that sentences are trained with.
     """
-    if not config.model.keep_settings:
+    if not keep:
         return {"prompts": dict(prompts)} if prompts else {}
     stated = {"normalize": model.normalize} | model.settings._asdict()
     kept, own = {name: value for name, value in stated.items() if name in KEPT_FIELDS}, model.settings.prompts
@@ -230,17 +235,6 @@ def _is_unfinished(folder: Folder) -> bool:
     return folder.is_dir() and all(
         name.removesuffix(".tmp").removeprefix(".") in ours or is_of_macos(name) for name in names
     )
-
-
-def resolved(config: Config) -> dict[str, Any]:
-    """The config as JSON returns it: tuples are lists."""
-    return json.loads(json.dumps(config.to_dict()))
-
-
-def identity(config: Section) -> str:
-    """A fingerprint of all fields that must be the same in all processes."""
-    fields = {name: value for name, value in sorted(flatten(config).items()) if name != "parallel.process_id"}
-    return hashlib.sha256(json.dumps(fields).encode()).hexdigest()
 
 
 def versions() -> dict[str, str]:

@@ -28,13 +28,13 @@ def dry_run(config: Section, workdir: str = "") -> None:
     Raises:
       UserError: for a mistake in the data or the workdir.
     """
-    check_installed(config)
-    processes.initialize(config.parallel)
+    check_installed(config.train.report_to)
+    processes.initialize(config.parallel.processes, config.parallel.process_id, config.parallel.coordinator)
     folder = Workdir(as_path(workdir)) if workdir else None
     with processes.together():
         inputs = read(config, folder)
     steps = inputs.total_steps
-    processes.say(describe(config, inputs))
+    processes.say(describe(inputs, config.train.batch_size, config.eval.every))
     if not steps:
         return
     setup = make_setup(config, inputs)
@@ -56,13 +56,13 @@ def dry_run(config: Section, workdir: str = "") -> None:
     processes.say("nothing was written")
 
 
-def describe(config: Section, inputs: Inputs) -> str:
-    """The run's steps in a line."""
+def describe(inputs: Inputs, batch_size: int, every: int) -> str:
+    """The run's steps in a line; it is scored after `every` so many."""
     if not inputs.total_steps:
         return "nothing is trained: config.train.epochs and max_steps are 0"
-    epochs = inputs.total_steps * config.train.batch_size / inputs.num_examples
-    text = f"{inputs.total_steps:,} steps of {config.train.batch_size} examples, {epochs:.3g} epochs"
-    scored = f", scored every {config.eval.every:,} steps" if inputs.evaluation and config.eval.every else ""
+    epochs = inputs.total_steps * batch_size / inputs.num_examples
+    text = f"{inputs.total_steps:,} steps of {batch_size} examples, {epochs:.3g} epochs"
+    scored = f", scored every {every:,} steps" if inputs.evaluation and every else ""
     return text + scored + f", on {len(inputs.devices)} device{'s'[: len(inputs.devices) - 1]}"
 
 

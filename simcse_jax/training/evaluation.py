@@ -7,10 +7,8 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
+from simcse_jax.choices import DEVELOPMENT, EXTRA, RETRIEVAL, TRANSFER
 from simcse_jax.config.fields import FEWEST_ANALYSED
-from simcse_jax.config.loss_fields import sizes_of
-from simcse_jax.config.sections import Section
-from simcse_jax.data.sources import split_sources
 from simcse_jax.devices import processes
 from simcse_jax.errors import UserError
 from simcse_jax.evaluation import geometry, postprocess, retrieval, sts, transfer, transfer_files
@@ -18,13 +16,39 @@ from simcse_jax.evaluation.analysis import last_layer
 from simcse_jax.evaluation.analysis.inputs import evenly, read_data
 from simcse_jax.evaluation.beir import Collection
 from simcse_jax.evaluation.evaluator import Encode, evaluate_all
+from simcse_jax.host.names import split_sources
 from simcse_jax.host.storage import local_path, sha256
-from simcse_jax.models.config import EncoderConfig
-from simcse_jax.tasks import DEVELOPMENT, EXTRA, RETRIEVAL, TRANSFER
 
 DEVELOPMENT_SETS = {f"{name}_dev": task for name, task in DEVELOPMENT.items()}  # by the names of their scores
 Extra = sts.Correlation | geometry.Plane
 Final = sts.Similarity | transfer.Transfer | retrieval.Retrieval | Extra
+
+
+@dataclasses.dataclass(frozen=True)
+class EvaluationSpec:
+    """What scores a run; see the fields of `config.eval`."""
+
+    data: str
+    development: str
+    tasks: tuple[str, ...]
+    transfer: bool
+    transfer_protocol: str
+    extra: tuple[str, ...]
+    postprocess: str
+    postprocess_data: str
+    postprocess_dimensions: int
+    retrieval: retrieval.RetrievalSpec
+    halved: bool  # one half of a file of pairs chooses the checkpoint, and the other scores it
+    seed: int  # draws the halves
+
+
+class AnalysisSpec(NamedTuple):
+    """The sentences that the last layer is measured on; see the fields of `config.analysis`."""
+
+    data: str
+    split: str
+    sentences: int
+    repeated_sentences: str
 
 
 class Evaluation(NamedTuple):
@@ -121,34 +145,30 @@ def _names(evaluator: Final) -> Iterable[str]:
     return (evaluator.name,) if isinstance(evaluator, sts.Correlation) else evaluator.tasks
 
 
-def read_evaluation(config: Section, devices: Sequence[jax.Device] | None = None) -> Evaluation | None:
-    """Reads the data of all evaluators; None when both `eval.data` and `eval.retrieval.data` are empty.
+def read_evaluation(spec: EvaluationSpec, devices: Sequence[jax.Device] | None = None) -> Evaluation | None:
+    """Reads the data of all evaluators; None when there are none.
 
     `devices` are those of the run, None for all.
 
     Raises:
       UserError: naming the field, for anything that is wrong with the data.
     """
-    if not config.eval.data:
-        for field in ("transfer", "extra", "postprocess"):
-            if config.eval[field]:
-                raise UserError(f"config.eval.{field}={config.eval[field]}: eval.data is empty, so nothing is scored")
-        return _with_retrieval(config, devices, None)
-    fit_on = read_postprocess(config)
-    try:
-        found = _read_folder_or_file(config, fit_on)
-    except UserError as error:
-        raise UserError(f"config.eval.data: {error} (set it to nothing to train without evaluation)") from None
-    return _with_retrieval(config, devices, found)
+    found = None
+    if spec.data:
+        fit_on = read_postprocess(spec)
+        try:
+            found = _read_folder_or_file(spec, fit_on)
+        except UserError as error:
+            raise UserError(f"config.eval.data: {error} (set it to nothing to train without evaluation)") from None
+    elif unused := {name: value for name in ("transfer", "extra", "postprocess") if (value := getattr(spec, name))}:
+        name, value = next(iter(unused.items()))
+        raise UserError(f"config.eval.{name}={value}: eval.data is empty, so nothing is scored")
+    return _with_retrieval(spec, devices, found) if spec.retrieval.data else found
 
 
-def _with_retrieval(
-    config: Section, devices: Sequence[jax.Device] | None, found: Evaluation | None
-) -> Evaluation | None:
-    """The evaluation with retrieval, if it is asked for: its scores at the end, and its choice."""
-    fields = config.eval.retrieval
-    if not fields.data:
-        return found
+def _with_retrieval(spec: EvaluationSpec, devices: Sequence[jax.Device] | None, found: Evaluation | None) -> Evaluation:
+    """The evaluation with retrieval: its scores at the end, and its choice."""
+    fields = spec.retrieval
 
     def read(split: str, measures: Sequence[str]) -> retrieval.Retrieval:
         try:
@@ -158,7 +178,7 @@ def _with_retrieval(
         return retrieval.Retrieval(tasks, measures, fields.storage, devices)
 
     final = read(fields.split, fields.measures)
-    if config.eval.development == RETRIEVAL:
+    if spec.development == RETRIEVAL:
         first = fields.measures[0]
         chooses = retrieval.Ranking(f"eval/{RETRIEVAL}_{first}", read(fields.development, [first]))
         found = (found or Evaluation(chooses, [], True, None))._replace(development=chooses, has_tests=True)
@@ -166,28 +186,27 @@ def _with_retrieval(
     return found._replace(final=[*found.final, final])
 
 
-def _read_folder_or_file(config: Section, fit_on: postprocess.Postprocess | None) -> Evaluation:
-    data = config.eval.data
-    extra = read_extra(data, config.eval.extra)
+def _read_folder_or_file(spec: EvaluationSpec, fit_on: postprocess.Postprocess | None) -> Evaluation:
+    data = spec.data
+    extra = read_extra(data, spec.extra)
     if local_path(data).is_file():
-        if config.eval.transfer:
+        if spec.transfer:
             raise UserError(f"{data} is a file, but eval.transfer needs SentEval's data/downstream")
         pairs, _ = sts.read(data, ())
         ((name, whole),) = pairs.items()
-        halved = config.eval.against_start and config.eval.every > 0
-        choosing, test = sts.halves(whole, config.seed, data) if halved else (whole, whole)
+        choosing, test = sts.halves(whole, spec.seed, data) if spec.halved else (whole, whole)
         chooses = sts.Correlation(f"eval/{name}", {name: choosing})
-        return Evaluation(chooses, [sts.Similarity({name: test})], halved, fit_on, extra)
-    chosen_by = f"{config.eval.development}_dev"
+        return Evaluation(chooses, [sts.Similarity({name: test})], spec.halved, fit_on, extra)
+    chosen_by = f"{spec.development}_dev"
     own = [DEVELOPMENT_SETS[chosen_by]] if chosen_by in DEVELOPMENT_SETS else []  # otherwise retrieval chooses
     development = sts.read(data, own, "dev")[0] if own else {}
-    tests, missing = sts.read(data, config.eval.tasks) if config.eval.tasks else ({}, [])
+    tests, missing = sts.read(data, spec.tasks) if spec.tasks else ({}, [])
     final: list[Final] = [sts.Similarity(tests or development, missing)] if tests or development else []
     if fit_on and tests:
         final.append(sts.Correlation("development", development))
     absent = list(missing)
-    if config.eval.transfer:
-        classifiers = transfer.Transfer(*transfer_files.read(data, TRANSFER), config.eval.transfer_protocol)
+    if spec.transfer:
+        classifiers = transfer.Transfer(*transfer_files.read(data, TRANSFER), spec.transfer_protocol)
         final.append(classifiers)
         absent += classifiers.missing
     if absent:
@@ -214,30 +233,31 @@ def read_extra(data: str, names: Sequence[str]) -> dict[str, Extra]:
     return found
 
 
-def read_postprocess(config: Section) -> postprocess.Postprocess | None:
+def read_postprocess(spec: EvaluationSpec) -> postprocess.Postprocess | None:
     """The post-processing with the sentences that it is fit on; None without post-processing.
 
     Raises:
       UserError: for anything that is wrong with the sentences.
     """
-    settings = config.eval
-    if not settings.postprocess:
+    if not spec.postprocess:
         return None
     try:
-        return postprocess.read(
-            settings.postprocess, settings.postprocess_data, settings.postprocess_dimensions, settings.data
-        )
+        return postprocess.read(spec.postprocess, spec.postprocess_data, spec.postprocess_dimensions, spec.data)
     except UserError as error:
         raise UserError(f"config.eval.postprocess_data: {error}") from None
 
 
-def check_sizes(config: Section, encoder: EncoderConfig, evaluation: Evaluation | None) -> tuple[int, ...]:
+def check_sizes(sizes: Sequence[int], whole: int, evaluation: Evaluation | None) -> tuple[int, ...]:
     """The sizes below the whole embedding's at which objectives see it; says so if they never see the whole of it.
+
+    Args:
+      sizes: those of `matryoshka.dimensions`, the largest first.
+      whole: the embedding's.
+      evaluation: of the run.
 
     Raises:
       UserError: for one above it, or too small for a post-processing.
     """
-    sizes, whole = sizes_of(config), encoder.sentence_size
     if sizes and sizes[0] > whole:
         raise UserError(f"config.matryoshka.dimensions: {sizes[0]} is more than the embedding's {whole} elements")
     if sizes and sizes[0] < whole:
@@ -256,21 +276,23 @@ def check_sizes(config: Section, encoder: EncoderConfig, evaluation: Evaluation 
     return smaller
 
 
-def read_analysis(config: Section, evaluation: Evaluation | None) -> last_layer.Sample | None:
-    """The sentences on which the last layer is measured during training; None if it is not measured.
+def read_analysis(spec: AnalysisSpec, scored: EvaluationSpec, evaluation: Evaluation | None) -> last_layer.Sample:
+    """The sentences on which the last layer is measured during training.
+
+    Args:
+      spec: of them.
+      scored: the run's, whose data they are by default.
+      evaluation: what was read by it.
 
     Raises:
       UserError: naming the file, or that there are too few sentences.
     """
-    settings = config.analysis
-    if not settings.every:
-        return None
     development = evaluation.pairs if evaluation else None
-    name = settings.data or config.eval.data
-    is_read = (settings.split, config.eval.development) == ("dev", "stsb")
+    name = spec.data or scored.data
+    is_read = (spec.split, scored.development) == ("dev", "stsb")
     try:
-        if settings.data or development is None or (local_path(name).is_dir() and not is_read):
-            found, _, pairs = read_data(name, split=settings.split)
+        if spec.data or development is None or (local_path(name).is_dir() and not is_read):
+            found, _, pairs = read_data(name, split=spec.split)
         else:
             found, pairs = development.first_as_read, development
     except UserError as error:
@@ -278,14 +300,14 @@ def read_analysis(config: Section, evaluation: Evaluation | None) -> last_layer.
     found = [sentence for sentence in found if sentence.strip()]
     distinct = list(dict.fromkeys(found))
     if len(distinct) < FEWEST_ANALYSED:
-        where = f"analysis.data={settings.data}" if settings.data else f"eval.data={config.eval.data}"
+        where = f"analysis.data={spec.data}" if spec.data else f"eval.data={scored.data}"
         raise UserError(
             f"config.{where}: has {len(distinct)} distinct sentences to analyse, {FEWEST_ANALYSED} are needed"
         )
     if not pairs:
-        pairs, name = development, config.eval.data
-    count = settings.sentences
+        pairs, name = development, scored.data
+    count = spec.sentences
     rated = last_layer.positives(pairs, count // 2) if pairs else []
     if pairs and not rated:
         processes.say(f"{name}: no pair is rated above 4 of 5, so no alignment is measured")
-    return last_layer.Sample(evenly(distinct if settings.repeated_sentences == "drop" else found, count), rated)
+    return last_layer.Sample(evenly(distinct if spec.repeated_sentences == "drop" else found, count), rated)

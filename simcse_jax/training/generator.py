@@ -6,9 +6,6 @@ from typing import NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
-from simcse_jax.config.fields import trains
-from simcse_jax.config.sections import Section
-from simcse_jax.config.source_fields import longest
 from simcse_jax.errors import UserError
 from simcse_jax.host.storage import sha256
 from simcse_jax.huggingface.load import Pretrained
@@ -19,11 +16,9 @@ from simcse_jax.models.config import EncoderConfig
 from simcse_jax.models.head import PREFIX
 from simcse_jax.models.masking import Masking
 from simcse_jax.models.sentence_encoder import build
-from simcse_jax.objectives.registry import needing
 from simcse_jax.objectives.tokens import DISCRIMINATOR, GENERATOR
 from simcse_jax.runs.loading import load_model
-from simcse_jax.runs.state import computed_as
-from simcse_jax.training.token_passes import Networks
+from simcse_jax.training.recipe import Networks
 
 
 class Generator(NamedTuple):
@@ -46,38 +41,42 @@ class Generator(NamedTuple):
         return sha256(*(params[name] for name in sorted(params)))
 
 
-def check_generator(config: Section, encoder: EncoderConfig, generator: EncoderConfig) -> None:
-    """Checks the shape of config.model.generator against that of the encoder that is trained.
+def check_generator(
+    name: str, generator: EncoderConfig, model: str, encoder: EncoderConfig, longest: tuple[str, int]
+) -> None:
+    """Checks the shape of a generator against that of the encoder that is trained.
+
+    Args:
+      name, generator: the generator's.
+      model, encoder: those of the model that is trained.
+      longest: the most tokens of a sentence, after the field that says so.
 
     Raises:
       UserError: naming the field, when the generator takes too short sentences or has another number of words.
     """
-    field, most = longest(config)
+    field, most = longest
     if most > generator.max_length:
         raise UserError(f"config.{field}={most}: model.generator takes at most {generator.max_length}")
     if generator.vocab_size != encoder.vocab_size:
-        sizes = f"{generator.vocab_size:,} words, those of {config.model.init_from} {encoder.vocab_size:,}"
-        field = f"config.model.generator={config.model.generator}"
-        raise UserError(f"{field}: its weights have {sizes}; they must have the same vocabulary")
+        sizes = f"{generator.vocab_size:,} words, those of {model} {encoder.vocab_size:,}"
+        raise UserError(f"config.model.generator={name}: its weights have {sizes}; they must have the same vocabulary")
 
 
-def read_generator(config: Section, model: Pretrained) -> Generator | None:
-    """Reads the model of config.model.generator; None where no objective needs it, or nothing is trained.
+def read_generator(name: str, model: Pretrained, longest: tuple[str, int]) -> Generator:
+    """Reads a generator.
 
     Args:
-      config: of the run.
+      name: its name.
       model: the one that is trained. Both must number the same tokens in the same way.
+      longest: the most tokens of a sentence, after the field that says so.
 
     Raises:
       UserError: naming the field, when the generator has no language-model head, other tokens, or too short sentences.
     """
-    if not needing(config.objective, "replaces_tokens") or not trains(config):
-        return None
-    generator = load_model(config.model.generator).without_modules()
-    field = f"config.model.generator={config.model.generator}"
+    generator, field = load_model(name).without_modules(), f"config.model.generator={name}"
     if generator.language_model is None:
         raise UserError(f"{field}: has no language-model head; use a pretrained checkpoint that kept it")
-    check_generator(config, model.config, generator.config)
+    check_generator(name, generator.config, model.name, model.config, longest)
     ours, theirs = (vocabulary(read_backend(each.folder)[0]) for each in (model, generator))
     if differing := sorted(ours.items() ^ theirs.items()):
         token, _ = differing[0]
@@ -91,11 +90,11 @@ def read_generator(config: Section, model: Pretrained) -> Generator | None:
     return Generator(generator, masking)
 
 
-def networks_of(config: Section, encoder: EncoderConfig, generator: EncoderConfig) -> Networks:
+def networks_of(encoder: EncoderConfig, generator: EncoderConfig, kernels: bool, dtype: str) -> Networks:
     """The networks of an objective that replaces tokens: a generator, and a discriminator that is like the encoder.
 
-    It has no convolutions and no modules: it decides for each token from the encoder's own states.
+    The latter has no convolutions and no modules: it decides for each token from the encoder's own states.
     """
     networks = {GENERATOR: generator, DISCRIMINATOR: dataclasses.replace(encoder, convolutions=None, modules=())}
-    dtype = jnp.dtype(config.train.dtype)
-    return tuple((name, build(computed_as(config.model, each), False, dtype)[0]) for name, each in networks.items())
+    computed = {name: dataclasses.replace(each, attention_kernels=kernels) for name, each in networks.items()}
+    return tuple((name, build(each, False, jnp.dtype(dtype))[0]) for name, each in computed.items())

@@ -7,7 +7,6 @@ from typing import NamedTuple
 import jax
 import numpy as np
 
-from simcse_jax.config.sections import Section
 from simcse_jax.data.held_out import FEWEST, Split, hold_out
 from simcse_jax.data.sources import Examples
 from simcse_jax.errors import UserError, option
@@ -18,6 +17,15 @@ NAME = "held_out"  # of the task
 MOST_DOCUMENTS = 10_000  # texts that the held-out pairs are found among
 
 
+class HeldOutSpec(NamedTuple):
+    """The rows that are held out."""
+
+    rows: int  # how many
+    data: str  # of which data
+    seed: int
+    chooses: bool  # half of them choose the best checkpoint
+
+
 class HeldOut(NamedTuple):
     """The rows to train on, and the evaluation on the others."""
 
@@ -25,28 +33,39 @@ class HeldOut(NamedTuple):
     evaluation: Evaluation
 
 
-def hold_out_rows(config: Section, examples: Examples, devices: Sequence[jax.Device] | None = None) -> HeldOut:
+def hold_out_rows(
+    examples: Examples,
+    spec: HeldOutSpec,
+    fields: retrieval.RetrievalSpec,
+    devices: Sequence[jax.Device] | None = None,
+) -> HeldOut:
     """Holds rows out: half of them choose the best checkpoint, half are the test set; all are if nothing is chosen.
 
     Pairs with scores are compared by Spearman's correlation. Of other pairs, each anchor is a query, whose positives
     are to be found among all texts that are not anchors: the positives and hard negatives of all rows, at most
     `MOST_DOCUMENTS`.
 
+    Args:
+      examples: all rows.
+      spec: which of them are held out.
+      fields: the measures and the storage of retrieval.
+      devices: of the run; None: all.
+
     Raises:
       UserError: when the data have no pairs, or none that can be held out.
     """
-    field, data = f"config.data.held_out={config.data.held_out}", config.data.train
+    field = f"config.data.held_out={spec.rows}"
     if len(examples.columns) < 2:
-        raise UserError(f"{field}: {data} has sentences without positives, which cannot be scored; set eval.data")
-    split = split_rows(config, examples)
-    if why := obstacle(config, examples, split):
+        raise UserError(f"{field}: {spec.data} has sentences without positives, which cannot be scored; set eval.data")
+    split = split_rows(spec, examples)
+    if why := obstacle(spec, examples, split):
         raise UserError(f"{field}: {why}. Name pairs to score on ({option('eval', 'FILE')}), or set data.held_out=0")
     rest, development, test = (examples.take(rows) for rows in split[:3])
     if examples.scores is not None:
         graded = [{NAME: _graded(part)} for part in (development, test)]
         chooses = sts.Correlation(f"eval/{NAME}", graded[0])
         return HeldOut(rest, Evaluation(chooses, [sts.Similarity(graded[1])], True, None))
-    fields, others = config.eval.retrieval, _documents([development, test, rest])
+    others = _documents([development, test, rest])
     tasks = [{NAME: _collection(part, others)} for part in (development, test)]
     first = fields.measures[0]
     ranking = retrieval.Ranking(f"eval/{NAME}_{first}", retrieval.Retrieval(tasks[0], [first], fields.storage, devices))
@@ -54,29 +73,29 @@ def hold_out_rows(config: Section, examples: Examples, devices: Sequence[jax.Dev
     return HeldOut(rest, Evaluation(ranking, [final], True, None))
 
 
-def split_rows(config: Section, examples: Examples) -> Split:
+def split_rows(spec: HeldOutSpec, examples: Examples) -> Split:
     """The rows that are held out: all for both uses if nothing is chosen.
 
     Rows with an anchor or a positive in common stay together; hard negatives may be another row's, in any part.
     """
-    split = hold_out(examples.columns[:2], config.data.held_out, config.seed)
-    if config.eval.every:
+    split = hold_out(examples.columns[:2], spec.rows, spec.seed)
+    if spec.chooses:
         return split
     both = np.sort(np.concatenate([split.development, split.test]))
     return split._replace(development=both, test=both)
 
 
-def obstacle(config: Section, examples: Examples, split: Split) -> str:
+def obstacle(spec: HeldOutSpec, examples: Examples, split: Split) -> str:
     """Why rows cannot be held out, for people; "" if they can."""
     parts = (split.development, split.test)
-    each, fewest = " in each half" * bool(config.eval.every), min(map(split.independent, parts))
+    each, fewest = " in each half" * spec.chooses, min(map(split.independent, parts))
     if fewest < FEWEST:
         groups = f"{split.groups.max() + 1:,} groups in all, {fewest} among those held out{each}; {FEWEST} are needed"
         why = f"its {len(examples):,} rows stay together where they share an anchor or a positive"
-        return f"{config.data.train}: {why}: {groups}"
+        return f"{spec.data}: {why}: {groups}"
     for scores in () if examples.scores is None else (examples.scores[rows] for rows in parts):
         if np.ptp(scores) == 0:
-            return f"{config.data.train}: all scores that are held out{each} are {scores[0]:g}: no correlation"
+            return f"{spec.data}: all scores that are held out{each} are {scores[0]:g}: no correlation"
     return ""
 
 

@@ -7,57 +7,32 @@ from typing import NamedTuple
 import jax
 import numpy as np
 
-from simcse_jax.config.fields import LARGEST, choosing_pooler, flatten, scoring_pooler, trains
-from simcse_jax.config.sections import Section
+from simcse_jax.choices import HEADS
 from simcse_jax.data.corpora import AnyCorpus
-from simcse_jax.data.sources import by_field
 from simcse_jax.data.tokens import prompts_by_name
 from simcse_jax.devices import backend, processes
 from simcse_jax.errors import UserError
 from simcse_jax.evaluation import postprocess
 from simcse_jax.evaluation.analysis import last_layer
+from simcse_jax.evaluation.retrieval import RetrievalSpec
 from simcse_jax.host.storage import sha256
 from simcse_jax.huggingface.load import Pretrained, choose_pooler
 from simcse_jax.huggingface.sentence_transformers import DEFAULTS
 from simcse_jax.huggingface.tokenizer import Tokenizer, special_tokens
 from simcse_jax.huggingface.weight_names import NAMES
 from simcse_jax.models.config import EncoderConfig, Template
-from simcse_jax.models.head import HEADS
 from simcse_jax.models.masking import Masking
 from simcse_jax.models.projector import width
+from simcse_jax.objectives.objective import TokenObjective
 from simcse_jax.objectives.registry import needing, trained
 from simcse_jax.runs.loading import load_model
-from simcse_jax.runs.state import convolutions_of, own_adapter, with_parts
-from simcse_jax.training.evaluation import Evaluation, check_sizes, read_analysis, read_evaluation
-from simcse_jax.training.generator import Generator, read_generator
-from simcse_jax.training.held_out import HeldOut, hold_out_rows
+from simcse_jax.runs.state import ModelSpec
+from simcse_jax.training.data_spec import DataSpec
+from simcse_jax.training.evaluation import Evaluation
+from simcse_jax.training.generator import Generator
+from simcse_jax.training.held_out import HeldOut, HeldOutSpec, hold_out_rows
 from simcse_jax.training.prepared import folders_of
-from simcse_jax.training.reading import read_corpus, read_training_examples
-
-READ = (
-    "model.init_from",
-    "model.generator",
-    "model.lora.init_from",
-    "teacher.model",
-    "teacher.second",
-    "data.train",
-    "data.augment.lexicon",
-    "eval.data",
-    "eval.retrieval.data",
-    "eval.postprocess_data",
-    "analysis.data",
-)
-LISTS = ("data.train", "eval.retrieval.data", "eval.postprocess_data")  # those of them that may name several sources
-
-
-def sources(config: Section) -> dict[str, str]:
-    """The names of what a run reads, by the fields that have them; not all are files or folders."""
-    fields = flatten(config)
-    named = {f"config.{field}": fields[field] for field in READ}
-    for field in LISTS:
-        del named[f"config.{field}"]
-        named |= by_field(f"config.{field}", fields[field])
-    return named
+from simcse_jax.training.reading import read_training_examples
 
 
 class Inputs(NamedTuple):
@@ -105,202 +80,212 @@ class Inputs(NamedTuple):
         }
 
 
-def read_inputs(config: Section) -> Inputs:
-    """Everything a run reads before it starts, checked.
+def read_start(spec: ModelSpec, max_length: int, training: bool, measured: bool) -> Pretrained:
+    """The model that a run starts from, with the modules that it keeps; prints what of it training leaves out.
+
+    Args:
+      spec: of the run's model.
+      max_length: of the run's sentences.
+      training: whether anything is trained; otherwise the model is scored as it is.
+      measured: whether its last layer is.
 
     Raises:
-      UserError: in one line, for anything that is wrong.
+      UserError: for a model that cannot be read, or that lacks the layers for all of this.
     """
-    devices = choose_devices(config)
-    held = read_held_out(config, devices) if config.data.held_out and trains(config) else None
-    evaluation = held.evaluation if held else read_evaluation(config, devices)
-    model = load_model(config.model.init_from, config.model.num_layers)
-    model = dataclasses.replace(model, template=config.model.template)
-    if model.template:
-        model.check_layers("model.template")
-    masked = needing(config.objective, "masks_tokens")
-    if trains(config):  # word vectors are scored as they are
-        model.check_layers("training (train.epochs and train.max_steps other than 0)")
-    for field in [f"objective.{one.name}.weight" for one in masked] + ["analysis.every"] * bool(config.analysis.every):
+    model = dataclasses.replace(load_model(spec.init_from, spec.num_layers), template=spec.template)
+    needed = ["model.template"] * bool(model.template)
+    needed += ["training (train.epochs and train.max_steps other than 0)"] * training  # word vectors are only scored
+    needed += [f"objective.{one.name}.weight" for one in needing(spec.objectives, "masks_tokens")]
+    for field in needed + ["analysis.every"] * measured:
         model.check_layers(field)
-    tokenizer = model.tokenizer
-    convolutions, kept = convolutions_of(config.model), keeps_modules(config, model)
-    unused = ["its convolutions"] if model.config.convolutions and not convolutions else []
-    if left_out := unused + dropped(config.model, model.without_modules() if kept else model):
-        used = "the encoder and its modules" if kept else "the encoder only"
-        processes.say(f"{model.name}: training uses {used}; dropped: {', '.join(left_out)}")
+    kept = keeps_modules(spec, model)
+    unused = ["its convolutions"] if model.config.convolutions and not spec.convolutions else []
+    if left_out := unused + dropped(spec.keep_settings, model.without_modules() if kept else model):
+        part = "the encoder and its modules" if kept else "the encoder only"
+        processes.say(f"{model.name}: training uses {part}; dropped: {', '.join(left_out)}")
     model = model if kept else model.without_modules()
-    if trains(config) and (others := differences(config, model)):
+    if training and (others := differences(spec, max_length, model)):
         processes.say(f"{model.name}: {others}")
-    if not trains(config) and convolutions not in (None, model.config.convolutions):
+    if not training and spec.convolutions not in (None, model.config.convolutions):
+        widths = tuple(map(str, spec.convolutions.widths))
         raise UserError(
-            f"config.model.convolutions.widths={config.model.convolutions.widths}: nothing is trained, and "
+            f"config.model.convolutions.widths={widths}: nothing is trained, and "
             f"{model.name} has no such convolutions of its own; set it to ()"
         )
-    known = dataclasses.replace(model.config, convolutions=convolutions, mask_token_id=tokenizer.mask_token_id)
-    model = dataclasses.replace(model, config=known)
-    positive_template = read_positive_template(config, model, tokenizer)
-    for pooler in (config.model.pooler, scoring_pooler(config), choosing_pooler(config)):
-        choose_pooler(model, pooler)
-    shuffled = [name for name, value in config.views.items() if value == "shuffled"]
-    if shuffled and model.config.causal and config.model.pooler == "last":
-        raise UserError(
-            f"config.views.{shuffled[0]}=shuffled: {model.name} reads from left to right, and the pooler last does not "
-            "know where a shuffled text ends; choose another change, or model.pooler=avg"
-        )
-    with_parts(model.config, config.model)  # refuses what does not fit
-    adapter = own_adapter(config.model, model)
-    if masked and not NAMES[model.config.model_type].language_model:
-        raise UserError(
-            f"{model.name}: a model of the type {model.config.model_type} guesses no masked words; leave out the "
-            "objective that masks them, or start from an encoder such as BERT"
-        )
-    language_model = Masking(*special_tokens(model.folder)) if masked else None
-    generator = read_generator(config, model)
-    check_projector(config, model.config)
-    analysis = read_analysis(config, evaluation)
-    if evaluation and evaluation.postprocess:
-        try:
-            postprocess.check(evaluation.postprocess, model.config.sentence_size, evaluation.tasks)
-        except UserError as error:
-            raise UserError(f"config.eval.postprocess_data={config.eval.postprocess_data}: {error}") from None
-    if not trains(config):
-        if HEADS[config.model.mlp].scored and not choose_pooler(model, config.model.pooler)[1]:
-            raise UserError(
-                f"config.model.mlp=always: nothing is trained, and {model.name} has no such head of its own; "
-                "set model.mlp=none"
-            )
-        return Inputs(devices, evaluation, model, tokenizer, None, language_model, analysis, 0, adapter=adapter)
-    sizes = check_sizes(config, model.config, evaluation)
-    corpus = read_corpus(config, model, tokenizer, held and held.examples)
-    epoch = corpus.steps_per_epoch(config.train.batch_size)
-    total_steps = config.train.max_steps or config.train.epochs * epoch
-    if total_steps > LARGEST:
-        raise UserError(f"config.train.epochs={config.train.epochs}: gives {total_steps:,} steps; at most {LARGEST:,}")
-    inputs = Inputs(
-        *(devices, evaluation, model, tokenizer, corpus, language_model, analysis, total_steps, generator, adapter),
-        sizes=sizes,
-        positive_template=positive_template,
-    )
-    return inputs._replace(evaluation=evaluation and evaluation.with_prompts(inputs.prompts))
+    return model
 
 
-def read_positive_template(config: Section, model: Pretrained, tokenizer: Tokenizer) -> Template | None:
-    """The template around positives and hard negatives, if they have one of their own.
-
-    Raises:
-      UserError: naming the field that needs a template, when the sentences have none.
-    """
-    views = config.views
-    if tokenizer.template is not None:
-        return tokenizer.make_template(views.positive_template) if views.positive_template else None
-    for name, off in (("positive_template", ""), ("denoising", "none")):
-        if views[name] != off:
-            raise UserError(
-                f"config.views.{name}={views[name]!r:.100}: {model.name} has no template; set model.template"
-            )
-    return None
-
-
-def read_held_out(config: Section, devices: Sequence[jax.Device]) -> HeldOut:
-    """The rows to train on and the evaluation on the others, whose numbers are printed.
-
-    Raises:
-      UserError: also for a prepared corpus, whose texts are not there.
-    """
-    if prepared := folders_of(config.data.train):
-        raise UserError(
-            f"config.data.held_out={config.data.held_out}: {next(iter(prepared))} is a prepared corpus, which has "
-            "tokens and no texts; set eval.data"
-        )
-    examples = read_training_examples(config)
-    held = hold_out_rows(config, examples, devices)
-    rows = len(examples) - len(held.examples)
-    use = "half choose the best checkpoint, half are the test set" if config.eval.every else "the test set"
-    processes.say(f"{config.data.train}: {rows:,} of {len(examples):,} rows are held out: {use}")
-    return held
-
-
-def choose_devices(config: Section) -> list[jax.Device]:
-    """The first `parallel.devices` of each process, or all; the batch must be divisible by their number."""
-    backend.start(training=True)  # a sweep's runs in one program join no others, so nothing has started it
-    wanted, there = config.parallel.devices, jax.local_device_count()
-    if wanted > there:
-        raise UserError(f"config.parallel.devices={wanted}: there are {there} (0: all of them)")
-    devices = [d for process in range(jax.process_count()) for d in jax.local_devices(process)[: wanted or None]]
-    check_parts(config, len(devices))
-    if trains(config):
-        check_divides(config, len(devices))
-    return devices
-
-
-def check_parts(config: Section, devices: int) -> None:
-    """Refuses copies of the state that the devices cannot share evenly."""
-    parts = config.parallel.parts
-    if parts and devices % parts:
-        raise UserError(f"config.parallel.parts={parts}: must divide {devices}, the number of devices (0: all of them)")
-
-
-def check_divides(config: Section, devices: int) -> None:
-    """Refuses a batch size that is not divisible by the number of devices, naming the nearest that are."""
-    size = config.train.batch_size
-    if size % devices:
-        below, above = size // devices * devices, -(-size // devices) * devices
-        nearest = f"{below} and {above}" if below else str(above)
-        raise UserError(
-            f"config.train.batch_size={size} is not divisible by {devices} devices; the nearest are {nearest}"
-        )
-
-
-def keeps_modules(config: Section, model: Pretrained) -> bool:
+def keeps_modules(spec: ModelSpec, model: Pretrained) -> bool:
     """Whether a run's model has the modules after pooler and head of the model that it starts from.
 
     They belong to its own pooler, over its own convolutions or none, and to objectives that compare sentences with
     sentences alone, not with their tokens.
     """
-    poolers = {config.model.pooler, scoring_pooler(config), choosing_pooler(config)}
-    same = poolers == {model.pooler} and convolutions_of(config.model) == model.config.convolutions
-    with_tokens = any(one.contrasts and one.features for one in trained(config.objective).values())
-    return config.model.keep_modules and bool(model.config.modules) and same and not with_tokens
+    poolers = {spec.pooler, spec.scored_pooler, spec.choosing_pooler}
+    same = poolers == {model.pooler} and spec.convolutions == model.config.convolutions
+    with_tokens = any(one.contrasts and isinstance(one, TokenObjective) for one in trained(spec.objectives).values())
+    return spec.keep_modules and bool(model.config.modules) and same and not with_tokens
 
 
-def dropped(fields: Section, model: Pretrained) -> list[str]:
-    """What the model's folder asks for, and the trained model will not have; `fields` are `config.model`."""
-    if not fields.keep_settings:
+def dropped(keep_settings: bool, model: Pretrained) -> list[str]:
+    """What the model's folder asks for, and the trained model will not have."""
+    if not keep_settings:
         return model.besides
     return dataclasses.replace(model, settings=DEFAULTS, normalize=False).besides
 
 
-def differences(config: Section, model: Pretrained) -> str:
+def differences(spec: ModelSpec, max_length: int, model: Pretrained) -> str:
     """How a run differs from the sentence encoder that it starts from, for people; empty: not at all.
 
     Of a model that does not state how it makes embeddings, nothing but its length can differ.
     """
-    heads = {"train": "a head in training", "always": "a head", "none": "no head"}
-    own = [f"pooler {model.pooler}", heads["always" if model.has_head else "none"]]
-    run = [f"pooler {scoring_pooler(config)}", heads[config.model.mlp]]
+    heads = {HEADS["train"]: "a head in training", HEADS["always"]: "a head", HEADS["none"]: "no head"}
+    own = [f"pooler {model.pooler}", heads[HEADS["always" if model.has_head else "none"]]]
+    run = [f"pooler {spec.scored_pooler}", heads[spec.head]]
     parts = [
         f"{mine} in place of {its}" for its, mine in zip(own, run, strict=True) if its != mine and model.states_pooler
     ]
-    length = config.data.max_length
-    if length < model.max_length:
-        parts.append(f"this run reads {length} tokens of a sentence, the model {model.max_length}")
+    if max_length < model.max_length:
+        parts.append(f"this run reads {max_length} tokens of a sentence, the model {model.max_length}")
     return ", ".join(parts)
 
 
-def check_projector(config: Section, encoder: EncoderConfig) -> None:
+def check_poolers(spec: ModelSpec, model: Pretrained, shuffled: Sequence[str]) -> None:
+    """Refuses poolers that the model cannot have, and views that would hide from one where a text ends.
+
+    Raises:
+      UserError: naming the pooler, or the first of `shuffled`, fields of `config.views`.
+    """
+    for pooler in (spec.pooler, spec.scored_pooler, spec.choosing_pooler):
+        choose_pooler(model, pooler)
+    if shuffled and model.config.causal and spec.pooler == "last":
+        raise UserError(
+            f"config.views.{shuffled[0]}=shuffled: {model.name} reads from left to right, and the pooler last does not "
+            "know where a shuffled text ends; choose another change, or model.pooler=avg"
+        )
+
+
+def read_masking(model: Pretrained) -> Masking:
+    """What masking must know of the model's tokenizer.
+
+    Raises:
+      UserError: for a model that guesses no words.
+    """
+    if not NAMES[model.config.model_type].language_model:
+        raise UserError(
+            f"{model.name}: a model of the type {model.config.model_type} guesses no masked words; leave out the "
+            "objective that masks them, or start from an encoder such as BERT"
+        )
+    return Masking(*special_tokens(model.folder))
+
+
+def read_positive_template(text: str, denoising: str, model: Pretrained, tokenizer: Tokenizer) -> Template | None:
+    """The template around positives and hard negatives, if they have one of their own.
+
+    Args:
+      text: of the template, `views.positive_template`.
+      denoising: what is taken from embeddings, `views.denoising`.
+      model: the run's.
+      tokenizer: the model's.
+
+    Raises:
+      UserError: naming the field that needs a template, when the sentences have none.
+    """
+    if tokenizer.template is not None:
+        return tokenizer.make_template(text) if text else None
+    for name, value, off in (("positive_template", text, ""), ("denoising", denoising, "none")):
+        if value != off:
+            raise UserError(f"config.views.{name}={value!r:.100}: {model.name} has no template; set model.template")
+    return None
+
+
+def read_held_out(data: DataSpec, spec: HeldOutSpec, fields: RetrievalSpec, devices: Sequence[jax.Device]) -> HeldOut:
+    """The rows to train on and the evaluation on the others, whose numbers are printed; see `hold_out_rows`.
+
+    Raises:
+      UserError: also for a prepared corpus, whose texts are not there.
+    """
+    if prepared := folders_of(data.train):
+        raise UserError(
+            f"config.data.held_out={spec.rows}: {next(iter(prepared))} is a prepared corpus, which has "
+            "tokens and no texts; set eval.data"
+        )
+    examples = read_training_examples(data)
+    held = hold_out_rows(examples, spec, fields, devices)
+    rows = len(examples) - len(held.examples)
+    use = "half choose the best checkpoint, half are the test set" if spec.chooses else "the test set"
+    processes.say(f"{data.train}: {rows:,} of {len(examples):,} rows are held out: {use}")
+    return held
+
+
+def choose_devices(wanted: int, parts: int, batch_size: int) -> list[jax.Device]:
+    """The first devices of each process.
+
+    Args:
+      wanted: how many; 0: all.
+      parts: how many of them share a copy of the state.
+      batch_size: what all of them divide; 0: nothing.
+
+    Raises:
+      UserError: naming the field that does not fit their number.
+    """
+    backend.start(training=True)
+    there = jax.local_device_count()
+    if wanted > there:
+        raise UserError(f"config.parallel.devices={wanted}: there are {there} (0: all of them)")
+    devices = [d for process in range(jax.process_count()) for d in jax.local_devices(process)[: wanted or None]]
+    check_parts(parts, len(devices))
+    check_divides(batch_size, len(devices))
+    return devices
+
+
+def check_parts(parts: int, devices: int) -> None:
+    """Refuses copies of the state that the devices cannot share evenly."""
+    if parts and devices % parts:
+        raise UserError(f"config.parallel.parts={parts}: must divide {devices}, the number of devices (0: all of them)")
+
+
+def check_divides(batch_size: int, devices: int) -> None:
+    """Refuses a batch size that is not divisible by the number of devices, naming the nearest that are."""
+    if batch_size % devices:
+        below, above = batch_size // devices * devices, -(-batch_size // devices) * devices
+        nearest = f"{below} and {above}" if below else str(above)
+        raise UserError(
+            f"config.train.batch_size={batch_size} is not divisible by {devices} devices; the nearest are {nearest}"
+        )
+
+
+def check_projector(spec: ModelSpec, encoder: EncoderConfig) -> None:
     """Refuses an embedding that is to take the place of a token and has another size.
 
     Raises:
       UserError: naming the projector's field.
     """
-    projector, wanted = config.projector, encoder.hidden_size
-    for name in [one.name for one in needing(config.objective, "replaces_tokens")]:
+    widths = spec.projector.widths if spec.projector else ()
+    for name in [one.name for one in needing(spec.objectives, "replaces_tokens")]:
         size = encoder.sentence_size
-        if projector.widths and name in projector.objectives:
-            size = width(projector.widths.split(",")[-1], size)
-        if size != wanted:
+        if widths and name in spec.projected:
+            size = width(widths[-1], size)
+        if size != encoder.hidden_size:
             raise UserError(
-                f"config.projector.widths={projector.widths!r}: gives embeddings of {size} numbers; objective.{name} "
-                f"puts one in the place of a token, which has {wanted}"
+                f"config.projector.widths={','.join(widths)!r}: gives embeddings of {size} numbers; objective.{name} "
+                f"puts one in the place of a token, which has {encoder.hidden_size}"
             )
+
+
+def check_post_processing(evaluation: Evaluation | None, size: int, source: str) -> None:
+    """Refuses a post-processing that cannot be fit to embeddings of this size; `source` is what it is fit on."""
+    if evaluation and evaluation.postprocess:
+        try:
+            postprocess.check(evaluation.postprocess, size, evaluation.tasks)
+        except UserError as error:
+            raise UserError(f"config.eval.postprocess_data={source}: {error}") from None
+
+
+def check_head(spec: ModelSpec, model: Pretrained) -> None:
+    """Refuses a head that a model does not have which is scored as it is."""
+    if spec.head.scored and not choose_pooler(model, spec.pooler)[1]:
+        raise UserError(
+            f"config.model.mlp=always: nothing is trained, and {model.name} has no such head of its own; "
+            "set model.mlp=none"
+        )

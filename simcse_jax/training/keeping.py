@@ -13,9 +13,11 @@ from simcse_jax.models import parameters, partial
 from simcse_jax.models.parameters import Params
 from simcse_jax.models.sentence_encoder import Graph
 from simcse_jax.objectives.chunks import in_chunks
-from simcse_jax.objectives.rows import Batch, Kept, Settings
+from simcse_jax.objectives.objective import StatefulObjective
+from simcse_jax.objectives.rows import Batch, Kept, Settings, encode_views
 from simcse_jax.runs.state import TrainState
-from simcse_jax.training.loss import Given, Recipe, encode_views, make_rows, products_of, with_copies
+from simcse_jax.training.loss import make_rows, products_of, with_copies
+from simcse_jax.training.recipe import Recipe
 
 
 def make_keeping(graph: Graph, recipe: Recipe, mesh: Mesh) -> Callable[..., Kept]:
@@ -24,22 +26,22 @@ def make_keeping(graph: Graph, recipe: Recipe, mesh: Mesh) -> Callable[..., Kept
     `state` is that before the step, `params` are those after it. Each device encodes its rows of the batch, in the
     recipe's chunks; objectives see those of all devices in the order of the batch.
     """
-    terms = [term for term in recipe.objectives if term.objective.overrides("state")]
-    views = tuple(dict.fromkeys(view for term in terms for view in term.objective.left(recipe.plan).values()))
+    stateful = [(term, term.objective) for term in recipe.objectives if isinstance(term.objective, StatefulObjective)]
+    views = tuple(dict.fromkeys(view for _, one in stateful for view in one.state_views(recipe.plan).values()))
 
     def encode(
         params: Params, kept: Kept, step: Array, batch: Batch, settings: Settings, frozen: Params | None
     ) -> Float[Array, "B V D"]:
         """The embeddings of this device's rows."""
         whole = partial.of_step(params, frozen)
-        towers = {}
+        encoders = {}
         for tower in {view.tower for view in views}:
             own = with_copies(graph, {**whole, **kept.get(str(tower), {})}, recipe, len(batch["index"]))
-            towers[tower] = parameters.merge(graph, parameters.sentence_encoder(own, 1 if tower == 1 else 0))
-        given = Given(recipe, whole, towers, {})
+            encoders[tower] = parameters.merge(graph, parameters.sentence_encoder(own, 1 if tower == 1 else 0))
+        towers = recipe.towers(encoders)
 
         def embedded(batch: Batch) -> Float[Array, "B V D"]:
-            return encode_views(given, make_rows(recipe, params, step, batch, settings), views)[0]
+            return encode_views(towers, make_rows(recipe, params, step, settings, batch), views)[0]
 
         return in_chunks(embedded, recipe.chunk_size, batch)
 
@@ -60,12 +62,12 @@ def make_keeping(graph: Graph, recipe: Recipe, mesh: Mesh) -> Callable[..., Kept
         with products_of(recipe):
             rows = on_all(state.params, state.kept, state.step, batch, settings, frozen) if views else None
         kept = {}
-        for term in terms:
-            named = term.objective.left(recipe.plan)
-            left = {} if rows is None else {name: rows[:, views.index(view)] for name, view in named.items()}
+        for term, objective in stateful:
+            named = objective.state_views(recipe.plan)
+            seen = {} if rows is None else {name: rows[:, views.index(view)] for name, view in named.items()}
             fields = term.fields(settings["objective"])
             del fields["weight"]
-            kept[term.name] = term.objective.after(state.kept[term.name], left, params, **fields)
+            kept[term.name] = objective.next_state(state.kept[term.name], seen, params, **fields)
         return kept
 
     return keep

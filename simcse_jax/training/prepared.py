@@ -4,30 +4,27 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from simcse_jax.config.loss_fields import scored_by_data
-from simcse_jax.config.sections import Section
-from simcse_jax.config.source_fields import LEFT_OUT, ONE_SOURCE, check_mixed, keeps_apart, leaves_equal_out, lengths_of
+from simcse_jax.choices import ROLES
+from simcse_jax.config.source_fields import LEFT_OUT, ONE_SOURCE
 from simcse_jax.data.corpus.local_copy import local_copy
 from simcse_jax.data.corpus.manifest import NAME, Manifest, corpus_path, is_prepared, read_manifest
 from simcse_jax.data.corpus.prepared import Prepared
 from simcse_jax.data.corpus.prepared_batches import PreparedCorpus, hashed_texts
-from simcse_jax.data.documents import SPANS
 from simcse_jax.data.examples import prefix_of
 from simcse_jax.data.files import READERS
-from simcse_jax.data.mixture import Mixture, read_weights, share_out
-from simcse_jax.data.sources import kind_of, same_kind, split_sources
-from simcse_jax.data.tokens import Lengths
+from simcse_jax.data.mixture import Mixture, share_out
+from simcse_jax.data.sources import kind_of, same_kind
 from simcse_jax.devices import processes
 from simcse_jax.errors import UserError
 from simcse_jax.host.hidden import PLAN
+from simcse_jax.host.names import split_sources
 from simcse_jax.host.storage import Folder, is_remote
+from simcse_jax.huggingface.load import Pretrained
 from simcse_jax.huggingface.tokenizer import Tokenizer
-from simcse_jax.objectives.registry import needing
-
-IN_PREPARE = {"positives": "--positives", "mixed": "--mixed"}  # fields whose choice was made then, and its options
+from simcse_jax.training.data_spec import DataSpec
 
 
-def open_prepared(config: Section, tokenizer: Tokenizer) -> dict[str, PreparedCorpus]:
+def open_prepared(data: DataSpec, model: Pretrained, tokenizer: Tokenizer) -> dict[str, PreparedCorpus]:
     """The prepared corpora that `data.train` names, and prints their sizes; none if it names something else.
 
     Several are one, whose rows follow one another, unless a batch has rows of one source alone.
@@ -35,7 +32,6 @@ def open_prepared(config: Section, tokenizer: Tokenizer) -> dict[str, PreparedCo
     Raises:
       UserError: naming the field that does not fit a corpus, or the file of it that is missing, cut or changed.
     """
-    data = config.data
     folders = folders_of(data.train)
     paths = {}
     for name, folder in folders.items():
@@ -44,47 +40,50 @@ def open_prepared(config: Section, tokenizer: Tokenizer) -> dict[str, PreparedCo
                 f"config.data.train={name}: every batch needs rows of the whole corpus, which a bucket gives too "
                 "slowly; set data.local_cache to a folder on this host's disk, into which it is copied first"
             )
-    separate = data.batching == ONE_SOURCE
     remote = {name: folder for name, folder in folders.items() if is_remote(folder)}
     columns = {name: read_manifest(folder).columns for name, folder in folders.items()} if remote else {}
     for name, folder in folders.items():
         if name in remote:
-            most = columns[name] if separate else max(columns.values())  # where rows lack columns, they are read too
-            wanted = keeps_apart(config) or leaves_equal_out(config, most)
+            most = (
+                columns[name] if data.one_source else max(columns.values())
+            )  # where rows lack columns, they are read too
+            wanted = data.keeps_apart or data.leaves_equal_out(most)
             paths[name] = local_copy(folder, data.local_cache, processes.is_first(), texts=wanted)
         else:
             paths[name] = Path(folder)
-    if paths and not separate:
+    if paths and not data.one_source:
         first, *others = paths.values()
         if others:
             check_alike({name: read_manifest(path) for name, path in paths.items()})
-        return {data.train: _open(config, data.train, [first, *others], tokenizer)}
-    return {name: _open(config, name, [path], tokenizer) for name, path in paths.items()}
+        return {data.train: _open(data, data.train, [first, *others], model, tokenizer)}
+    return {name: _open(data, name, [path], model, tokenizer) for name, path in paths.items()}
 
 
-def _open(config: Section, name: str, paths: Sequence[Path], tokenizer: Tokenizer) -> PreparedCorpus:
+def _open(data: DataSpec, name: str, paths: Sequence[Path], model: Pretrained, tokenizer: Tokenizer) -> PreparedCorpus:
     """The corpus in one folder, or that of several."""
-    data, prepared = config.data, Prepared(*paths)
+    prepared = Prepared(*paths)
     manifest = prepared.manifest
     for path in paths:  # each: what two of them share, a third may not
-        check_same(config, read_manifest(path), tokenizer, name)
+        check_same(data, read_manifest(path), model, tokenizer, name)
     if not all(same_kind(shard.columns, manifest.columns) for shard in manifest.shards):
         if paths[1:] and not data.mixed:
             raise UserError(
                 f"config.data.train={name}: these corpora have different columns; set data.mixed=True, or "
                 f"data.batching={ONE_SOURCE}"
             )
-        how = "of different columns" if paths[1:] else "prepared with --mixed"
-        check_mixed(config, f"config.data.train={name}, {how}", "prepare its sources of one kind alone")
-    labels = bool(needing(config.objective, "labels"))
-    if labels and not manifest.labels:
+        if data.no_gaps:
+            how, (why, remedy) = "of different columns" if paths[1:] else "prepared with --mixed", data.no_gaps
+            raise UserError(
+                f"config.data.train={name}, {how}: {why}; prepare its sources of one kind alone, or {remedy}"
+            )
+    if data.labels and not manifest.labels:
         raise UserError(f"{name}: was prepared without labels; prepare it again with --labels")
-    if needing(config.objective, "scores") or scored_by_data(config):
+    if data.scores:
         raise UserError(
             f"config.data.train={name}: a prepared corpus has no scores, which an objective needs; name the "
             "files themselves"
         )
-    if needing(config.objective, "teacher"):
+    if data.teacher:
         raise UserError(
             f"config.data.train={name}: a prepared corpus has no text, which a teacher reads; name the files themselves"
         )
@@ -92,47 +91,49 @@ def _open(config: Section, name: str, paths: Sequence[Path], tokenizer: Tokenize
         raise UserError(
             f"data.subsample={data.subsample}: must be from 1 to {len(prepared)}, the examples in {name}, or 0 for all"
         )
-    several = "," in data.train
-    if data.subsample and several and (data.weights or data.batching == ONE_SOURCE):
+    if data.subsample and data.several and (data.weights or data.one_source):
         raise UserError(
             f"config.data.subsample={data.subsample}: draws from all rows of {data.train} together; set it to 0, or "
             "leave out data.weights and data.batching"
         )
     processes.say(f"{name}: {kinds(manifest)}, prepared")
-    mixture = by_weight(config, split_sources(name), prepared.sizes) if data.weights and paths[1:] else None
-    compared = compares_texts(config, prepared, name)
-    apart = hashed_texts(prepared) if keeps_apart(config) else None
     return PreparedCorpus(
-        prepared, tokenizer.pad_token_id, labels, data.subsample, mixture=mixture, texts=compared, apart=apart
+        prepared,
+        tokenizer.pad_token_id,
+        data.labels,
+        data.subsample,
+        mixture=by_weight(data.weights, split_sources(name), prepared.sizes) if data.weights and paths[1:] else None,
+        texts=compares_texts(data, prepared, name),
+        apart=hashed_texts(prepared) if data.keeps_apart else None,
     )
 
 
-def compares_texts(config: Section, prepared: Prepared, name: str) -> bool:
+def compares_texts(data: DataSpec, prepared: Prepared, name: str) -> bool:
     """Whether equal texts are to be left out of the negatives; says so where that cannot be, but was not asked for.
 
     Raises:
       UserError: where it was asked for, or batches without equal texts were, and the text was not kept.
     """
     why, remedy = f"{name} was prepared without its text, by which texts are compared", "prepare it with --keep-text"
-    if keeps_apart(config) and not prepared.has_text:
+    if data.keeps_apart and not prepared.has_text:
         raise UserError(f"config.data.no_duplicates: {why}; {remedy}, or set it to False")
-    if not leaves_equal_out(config, prepared.num_columns):
+    if not data.leaves_equal_out(prepared.num_columns):
         return False
     if prepared.has_text:
         return True
-    if config.data.equal_texts == LEFT_OUT:
+    if data.equal_texts == LEFT_OUT:
         raise UserError(f"config.data.equal_texts={LEFT_OUT}: {why}; {remedy}, or set it to negatives")
     processes.say(f"{why}: equal texts are negatives of each other; {remedy}, and they are not")
     return False
 
 
-def by_weight(config: Section, names: Sequence[str], sizes: Sequence[int]) -> Mixture:
+def by_weight(weights: Sequence[float], names: Sequence[str], sizes: Sequence[int]) -> Mixture:
     """The turns of sources by their weights, in an epoch of as many rows as they have, and prints them.
 
     Raises:
       UserError: naming a source whose weight gives it no row.
     """
-    found = Mixture(share_out(sum(sizes), read_weights(config.data.weights)))
+    found = Mixture(share_out(sum(sizes), weights))
     for name, count, times in zip(names, found.counts, found.times(sizes), strict=True):
         if not count:
             raise UserError(f"config.data.weights: {name} would have no row of an epoch; give it a larger weight")
@@ -191,20 +192,19 @@ def check_alike(manifests: Mapping[str, Manifest]) -> None:
             )
 
 
-def check_same(config: Section, manifest: Manifest, tokenizer: Tokenizer, name: str) -> None:
+def check_same(data: DataSpec, manifest: Manifest, model: Pretrained, tokenizer: Tokenizer, name: str) -> None:
     """Refuses a corpus of another tokenizer or length, and fields that were chosen when it was prepared.
 
     Raises:
       UserError: naming the field.
     """
-    data, key = config.data, manifest.key
-    if hashlib.sha256(tokenizer.content()).hexdigest() != key["tokenizer"]:
+    if hashlib.sha256(tokenizer.content()).hexdigest() != manifest.key["tokenizer"]:
         raise UserError(
             f"config.data.train={name}: was prepared with another tokenizer than that of "
-            f"{config.model.init_from}; prepare it again with --model {config.model.init_from}"
-            + (f" --template {config.model.template!r:.100}" if config.model.template else "")
+            f"{model.name}; prepare it again with --model {model.name}"
+            + (f" --template {model.template!r:.100}" if model.template else "")
         )
-    lengths, own = lengths_of(config) or Lengths(*[data.max_length] * 2), manifest.lengths
+    lengths, own = data.lengths, manifest.lengths
     if lengths[: manifest.columns] != own[: manifest.columns]:
         if len(set(lengths)) == len(set(own)) == 1:
             raise UserError(
@@ -216,27 +216,27 @@ def check_same(config: Section, manifest: Manifest, tokenizer: Tokenizer, name: 
             f"prepared with {own.anchor} and {own.positive}; set data.lengths.anchor and data.lengths.positive to "
             f"these, or prepare the corpus again with --max-length {lengths.anchor} {lengths.positive}"
         )
-    several = "," in data.train
-    set_fields = {
-        field: (data[field], option)
-        for field, option in IN_PREPARE.items()
-        if data[field] and not (several and field == "mixed")
-    }
-    set_fields |= {f"columns.{role}": (name, "--columns") for role, name in data.columns.items() if name}
-    set_fields |= {f"prompts.{role}": (text, "--prompt") for role, text in data.prompts.items() if text}
-    if data.augment.name:
-        set_fields["augment.name"] = (data.augment.name, "--augment")
-    for field, value in (("positives", SPANS), ("augment.name", "mlm")):
-        if value in set_fields.get(field, ()):
-            raise UserError(
-                f"config.data.{field}={value!r}: needs the text in memory, which a prepared corpus such as "
-                f"{name} cannot give; name the files themselves, or leave this field as it is by default"
-            )
-    for field, (value, option) in set_fields.items():
+    augmentation = data.augment.name if data.augment else ""
+    if data.spans or augmentation == "mlm":
+        field, chosen = ("positives", data.positives) if data.spans else ("augment.name", augmentation)
         raise UserError(
-            f"config.data.{field}={value!r}: {name} is a prepared corpus, with no other columns and no text; "
-            f"prepare it with {option}, and leave this field as it is by default"
+            f"config.data.{field}={chosen!r}: needs the text in memory, which a prepared corpus such as "
+            f"{name} cannot give; name the files themselves, or leave this field as it is by default"
         )
+    prompts = zip(*data.prompts, strict=True)
+    made_then = {  # the fields whose choice was made when it was prepared, and the options
+        "positives": (data.positives, "--positives"),
+        "mixed": (data.mixed and not data.several, "--mixed"),
+        **{f"columns.{role}": (column, "--columns") for role, column in data.columns.items()},
+        **{f"prompts.{role}": (max(texts), "--prompt") for role, texts in zip(ROLES, prompts, strict=False)},
+        "augment.name": (augmentation, "--augment"),
+    }
+    for field, (value, option) in made_then.items():
+        if value:
+            raise UserError(
+                f"config.data.{field}={value!r}: {name} is a prepared corpus, with no other columns and no text; "
+                f"prepare it with {option}, and leave this field as it is by default"
+            )
 
 
 def kinds(manifest: Manifest) -> str:

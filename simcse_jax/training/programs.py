@@ -80,5 +80,5 @@ class Updates:
 
 def choose_sizes(setup: Setup, batches: AnyBatches) -> Programs:
     """The programs of a run."""
-    unpad, chunk_size = setup.config.train.unpad, setup.recipe.chunk_size
+    unpad, chunk_size = setup.unpad, setup.recipe.chunk_size
     return batches.sizes(setup.schedule.total, setup.mesh.size, chunk_size, unpad=unpad)

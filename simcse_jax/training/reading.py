@@ -1,61 +1,52 @@
 """The training data of a run, read: examples in memory, or prepared corpora."""
 
 import dataclasses
+import functools
 import itertools
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from simcse_jax.config.loss_fields import scored_by_data
-from simcse_jax.config.sections import Section
-from simcse_jax.config.source_fields import ONE_SOURCE, keeps_apart, leaves_equal_out, lengths_of, longest, prompts_of
+from simcse_jax.choices import REPEATED, ROLES
 from simcse_jax.data.augment import augment
 from simcse_jax.data.batches import Corpus, tokenize
 from simcse_jax.data.corpora import AnyCorpus, MixedCorpus
-from simcse_jax.data.documents import SPANS, Spans, cut_spans
+from simcse_jax.data.documents import cut_spans
 from simcse_jax.data.equal_texts import numbered
 from simcse_jax.data.examples import Examples, read_examples
-from simcse_jax.data.mixture import read_weights
 from simcse_jax.data.one_source import OneSource
 from simcse_jax.data.pairing import Pairing
-from simcse_jax.data.scores import Scores, read_range
-from simcse_jax.data.sources import split_sources
-from simcse_jax.data.tokens import ROLES, Lengths, Prompts, check_prompts
+from simcse_jax.data.tokens import Prompts, check_prompts
 from simcse_jax.devices import processes
 from simcse_jax.errors import UserError
+from simcse_jax.host.names import split_sources
 from simcse_jax.huggingface.load import Pretrained
 from simcse_jax.huggingface.tokenizer import Tokenizer
-from simcse_jax.models.changes import Repeated
-from simcse_jax.models.config import REPEATED
-from simcse_jax.objectives.registry import needing, trained
-from simcse_jax.training.columns import check_corpus, check_scores
+from simcse_jax.training.data_spec import DataSpec
 from simcse_jax.training.prepared import by_weight, open_prepared
 from simcse_jax.training.teacher import read_teachers, teach
 
 
-def read_training_examples(config: Section) -> Examples:
+def read_training_examples(data: DataSpec) -> Examples:
     """Reads the rows of `data.train`, which are not prepared.
 
     Raises:
       UserError: naming the file and the row, or the field.
     """
-    data = config.data
     return read_examples(
         data.train,
         data.columns,
         positives=data.positives,
-        labels=bool(needing(config.objective, "labels")),
+        labels=data.labels,
         subsample=data.subsample,
-        seed=config.seed,
-        mixed=data.mixed or data.batching == ONE_SOURCE,
-        scores=scores_of(config),
+        seed=data.seed,
+        mixed=data.mixed or data.one_source,
+        scores=data.scores,
     )
 
 
-def read_corpus(
-    config: Section, model: Pretrained, tokenizer: Tokenizer, examples: Examples | None = None
-) -> AnyCorpus:
+def read_corpus(data: DataSpec, model: Pretrained, tokenizer: Tokenizer, examples: Examples | None = None) -> AnyCorpus:
     """Reads, augments and tokenizes the training sentences, or opens them prepared, and prints their number.
 
     `examples` are those to train on if some of the data are held out; None: all.
@@ -63,31 +54,29 @@ def read_corpus(
     Raises:
       UserError: naming the file and the row, or the field.
     """
-    field, most = longest(config)
+    field, most = data.longest
     if most > model.config.max_length:
         raise UserError(f"config.{field}={most}: {model.name} takes at most {model.config.max_length} tokens")
-    _check_template(config, model, tokenizer)
-    if prepared := open_prepared(config, tokenizer):
-        check_roles(config, [name for name, each in prepared.items() if each.num_columns == 1], len(prepared))
+    _check_template(data, model, tokenizer)
+    if prepared := open_prepared(data, model, tokenizer):
+        check_roles(data, [name for name, each in prepared.items() if each.num_columns == 1], len(prepared))
         opened = []
         for name, each in prepared.items():
-            pairing = choose_pairing(config, each.num_columns)
-            check_enough(config, name, each.num_rows, pairing)
+            pairing = choose_pairing(data, each.num_columns)
+            check_enough(data.batch_size, name, each.num_rows, pairing)
             opened.append(dataclasses.replace(each, pairing=pairing))
-        found: AnyCorpus = opened[0] if len(opened) == 1 else one_source(config, list(prepared), opened)
+        found: AnyCorpus = opened[0] if len(opened) == 1 else one_source(data, list(prepared), opened)
     else:
-        found = _tokenized(config, model, tokenizer, examples)
-    check_corpus(config, found)
-    if config.views.positive_change == REPEATED:
+        found = _tokenized(data, model, tokenizer, examples)
+    if data.repeated:
         for part in found.parts:
-            _check_repeated(config, model, int(part.places[min(1, part.num_columns - 1)]))
+            length = int(part.places[min(1, part.num_columns - 1)])
+            _check_repeated(length, length + data.repeated.most(length), model)
     return found
 
 
-def _check_repeated(config: Section, model: Pretrained, length: int) -> None:
-    """Refuses positives of `length` tokens that would have more than the model takes, once some are repeated."""
-    views = config.views
-    longer = length + Repeated(views.repetition, views.repetition_reading).most(length)
+def _check_repeated(length: int, longer: int, model: Pretrained) -> None:
+    """Refuses positives that have more tokens than the model takes, once some are repeated."""
     if longer > model.config.max_length:
         raise UserError(
             f"config.views.positive_change={REPEATED}: a positive of {length} tokens then has up to {longer}, and "
@@ -95,28 +84,27 @@ def _check_repeated(config: Section, model: Pretrained, length: int) -> None:
         )
 
 
-def _check_template(config: Section, model: Pretrained, tokenizer: Tokenizer) -> None:
+def _check_template(data: DataSpec, model: Pretrained, tokenizer: Tokenizer) -> None:
     """Refuses lengths that leave no room for a sentence in its template, or none for a longer one of positives.
 
     And positives with repeated tokens, which would be the template's too.
     """
-    template, other = tokenizer.template, config.views.positive_template
+    template, other = tokenizer.template, data.positive_template
     if template is None:
         return
-    if config.views.positive_change == REPEATED:
+    if data.repeated:
         raise UserError(
             f"config.views.positive_change={REPEATED!r}: repeats words of the template that {model.name} has, too; "
             "set it to none"
         )
-    lengths = lengths_of(config)
-    shortest = min(lengths or (config.data.max_length,))
+    shortest = min(data.lengths)
     if shortest <= template.size:
-        field = "lengths" if lengths else "max_length"
+        field = "lengths" if any(data.own_lengths) else "max_length"
         raise UserError(
             f"config.data.{field}={shortest}: the template alone has {template.size} tokens; set it to more, "
             f"{template.size + 32} for 32 tokens of a sentence"
         )
-    longer = longest(config)[1] - template.size + (tokenizer.make_template(other).size if other else 0)
+    longer = data.longest[1] - template.size + (tokenizer.make_template(other).size if other else 0)
     if longer > model.config.max_length:
         raise UserError(
             f"config.views.positive_template={other!r:.100}: a positive then has up to {longer} tokens, and "
@@ -124,70 +112,68 @@ def _check_template(config: Section, model: Pretrained, tokenizer: Tokenizer) ->
         )
 
 
-def _tokenized(config: Section, model: Pretrained, tokenizer: Tokenizer, examples: Examples | None) -> AnyCorpus:
+def _tokenized(data: DataSpec, model: Pretrained, tokenizer: Tokenizer, examples: Examples | None) -> AnyCorpus:
     """The corpus of texts."""
-    data, prompts, lengths = config.data, prompts_of(config), lengths_of(config)
-    names = split_sources(data.train)
-    check_prompts(tokenizer, prompts, lengths or Lengths(*[data.max_length] * 2), "config.data.prompts.{}")
-    teachers = read_teachers(config, model.config.sentence_size)
-    examples = read_training_examples(config) if examples is None else examples
-    check_scores(config, examples)
-    if data.augment.name:
-        examples = augmented(config, examples)
+    names, prompts = split_sources(data.train), data.prompts
+    check_prompts(tokenizer, prompts, data.lengths, "config.data.prompts.{}")
+    teachers = read_teachers(data.teacher, model.name, model.config.sentence_size) if data.teacher else []
+    examples = read_training_examples(data) if examples is None else examples
+    check_scores(data, examples)
+    if data.augment:
+        examples = augmented(data, examples)
     group, kinds = 1, [examples.kinds_of_source(number) for number in range(len(names))]
-    if data.positives == SPANS:
-        examples, group = _spans(config, tokenizer, examples.columns[0]), data.spans.anchors
+    if data.spans:
+        examples, group = _spans(data, tokenizer, examples.columns[0]), data.spans.anchors
         positives = f"{data.spans.positives} positives an anchor"
         kinds = [f"{len(examples) // group} documents, {group} anchors each, {positives}"]
     _say_kinds(data.train, names, kinds, examples)
-    pairing = choose_pairing(config, len(examples.columns))
-    check_enough(config, data.train, len(examples), pairing)
-    check_roles(config, alone_in(names, examples), len(names))
-    corpus = tokenize(examples, tokenizer, lengths or data.max_length, prompts)
+    pairing = choose_pairing(data, len(examples.columns))
+    check_enough(data.batch_size, data.train, len(examples), pairing)
+    check_roles(data, alone_in(names, examples), len(names))
+    corpus = tokenize(examples, tokenizer, data.lengths if any(data.own_lengths) else data.max_length, prompts)
     corpus = dataclasses.replace(corpus, pairing=pairing, group=group)
     if corpus.cut:
-        at = " and ".join(str(length) for length in dict.fromkeys(lengths or (data.max_length,)))
+        at = " and ".join(str(length) for length in dict.fromkeys(data.lengths))
         every = len(examples) * len(examples.columns) if examples.present is None else int(examples.present.sum())
         processes.say(f"{corpus.cut:,} of {every:,} sentences have more than {at} tokens and are cut there")
-    if teachers:
-        corpus = dataclasses.replace(corpus, teacher=teach(config, teachers, examples))
+    if data.teacher:
+        corpus = dataclasses.replace(corpus, teacher=teach(data.teacher, teachers, examples))
     if prompts:
         say_prompts(names, prompts)
-    if corpus.sizes and (data.weights or data.batching == ONE_SOURCE):
-        check_drawn(config, names, corpus.sizes)
-    if corpus.sizes and data.batching == ONE_SOURCE:
+    if corpus.sizes and (data.weights or data.one_source):
+        check_drawn(data.subsample, names, corpus.sizes)
+    if corpus.sizes and data.one_source:
         firsts = itertools.accumulate(corpus.sizes, initial=0)
         parts = [corpus.of_source(number) for number in range(len(corpus.sizes))]
-        numbered_parts = [with_texts(config, part, examples, first) for part, first in zip(parts, firsts, strict=False)]
-        return one_source(config, names, numbered_parts)
+        numbered_parts = [with_texts(data, part, examples, first) for part, first in zip(parts, firsts, strict=False)]
+        return one_source(data, names, numbered_parts)
     if data.weights and corpus.sizes:
-        corpus = dataclasses.replace(corpus, mixture=by_weight(config, names, corpus.sizes))
-    return with_texts(config, corpus, examples)
+        corpus = dataclasses.replace(corpus, mixture=by_weight(data.weights, names, corpus.sizes))
+    return with_texts(data, corpus, examples)
 
 
-def with_texts(config: Section, corpus: Corpus, examples: Examples, first: int = 0) -> Corpus:
+def with_texts(data: DataSpec, corpus: Corpus, examples: Examples, first: int = 0) -> Corpus:
     """A corpus with numbers of its texts, where something depends on which are equal.
 
     `first` is its first row in `examples`.
     """
     width, rows = corpus.input_ids.shape[1], slice(first, first + corpus.num_rows)
-    left_out, apart = leaves_equal_out(config, width), keeps_apart(config)
-    if not (left_out or apart):
+    left_out = data.leaves_equal_out(width)
+    if not (left_out or data.keeps_apart):
         return corpus
     columns = (column[rows] for column in examples.columns[:width])
     numbers, texts = numbered(zip(*columns, strict=True))
     there = np.array([bool(text) for text in texts])[numbers]
-    return dataclasses.replace(
-        corpus, texts=numbers if left_out else None, apart=np.where(there, numbers, -1) if apart else None
-    )
+    apart = np.where(there, numbers, -1) if data.keeps_apart else None
+    return dataclasses.replace(corpus, texts=numbers if left_out else None, apart=apart)
 
 
-def _spans(config: Section, tokenizer: Tokenizer, documents: Sequence[str]) -> Examples:
+def _spans(data: DataSpec, tokenizer: Tokenizer, documents: Sequence[str]) -> Examples:
     def pieces(document: str) -> Any:
         return tokenizer.pieces(f" {document}")  # as released: a word's first piece, for RoBERTa too
 
-    spans = Spans(**config.data.spans)
-    return cut_spans(documents, pieces, tokenizer.text, spans, config.seed, config.data.train)
+    assert data.spans is not None
+    return cut_spans(documents, pieces, tokenizer.text, data.spans, data.seed, data.train)
 
 
 def _say_kinds(data: str, names: Sequence[str], kinds: list[str], examples: Examples) -> None:
@@ -203,21 +189,7 @@ def _say_kinds(data: str, names: Sequence[str], kinds: list[str], examples: Exam
         processes.say(", ".join([f"{data}: {kinds[0]}", *notes]))
 
 
-def scores_of(config: Section) -> Scores | None:
-    """How a run reads scores; None if no objective needs them."""
-    objectives = needing(config.objective, "scores")
-    if not objectives and scored_by_data(config):
-        return Scores(f"objective.{needing(config.objective, 'teacher')[0].name}", of_candidates=True)
-    if not objectives:
-        return None
-    bounds = read_range(config.data.score_range)
-    unit = [one.name for one in objectives if one.scores == "unit"]
-    if bounds is None and unit:
-        return Scores(f"objective.{unit[0]}", (0.0, 1.0))
-    return Scores(f"objective.{objectives[0].name}", bounds, stated=bounds is not None)
-
-
-def check_drawn(config: Section, names: Sequence[str], sizes: Sequence[int]) -> None:
+def check_drawn(subsample: int, names: Sequence[str], sizes: Sequence[int]) -> None:
     """Refuses a subsample without any row of a source that is to have its turns.
 
     Raises:
@@ -225,7 +197,7 @@ def check_drawn(config: Section, names: Sequence[str], sizes: Sequence[int]) -> 
     """
     for name, size in itertools.zip_longest(names, sizes, fillvalue=0):
         if not size:
-            raise UserError(f"config.data.subsample={config.data.subsample}: draws no row of {name}; draw more")
+            raise UserError(f"config.data.subsample={subsample}: draws no row of {name}; draw more")
 
 
 def say_prompts(names: Sequence[str], prompts: Sequence[Prompts]) -> None:
@@ -235,14 +207,14 @@ def say_prompts(names: Sequence[str], prompts: Sequence[Prompts]) -> None:
         processes.say(f"{name}: prompts {each.anchor!r} and {each.positive!r}")
 
 
-def one_source(config: Section, names: Sequence[str], parts: Sequence[MixedCorpus]) -> OneSource:
+def one_source(data: DataSpec, names: Sequence[str], parts: Sequence[MixedCorpus]) -> OneSource:
     """The sources of a run whose batches have rows of one source each.
 
     Raises:
       UserError: naming a source that is smaller than a batch, or whose weight is too small.
     """
-    found = OneSource(tuple(names), tuple(parts), read_weights(config.data.weights))
-    found.mixture(config.train.batch_size)
+    found = OneSource(tuple(names), tuple(parts), data.weights)
+    found.mixture(data.batch_size)
     return found
 
 
@@ -253,32 +225,31 @@ def alone_in(names: Sequence[str], examples: Examples) -> list[str]:
     return [name for number, name in enumerate(names) if widths[of == number].max(initial=0) == 1]
 
 
-def check_roles(config: Section, alone: Sequence[str], count: int) -> None:
+def check_roles(data: DataSpec, alone: Sequence[str], count: int) -> None:
     """Refuses prompts and lengths of positives where there are none.
 
     Args:
-      config: of the run.
+      data: of the run.
       alone: those of its `count` sources that have one column of sentences.
 
     Raises:
       UserError: naming the field and the data.
     """
-    data, role = config.data, ROLES[1]
+    role, length = ROLES[1], data.own_lengths.positive
     hint = "has one column of sentences, and a sentence that is its own positive is read as an anchor; leave it empty"
-    if data.lengths[role] and len(alone) == count:
-        raise UserError(f"config.data.lengths.{role}={data.lengths[role]}: {alone[0]} {hint.replace('empty', 'at 0')}")
-    by_source = prompts_of(config)
-    listed = len({each.positive for each in by_source}) > 1
-    for name, prompts in zip(split_sources(data.train), by_source, strict=False):
+    if length and len(alone) == count:
+        raise UserError(f"config.data.lengths.{role}={length}: {alone[0]} {hint.replace('empty', 'at 0')}")
+    listed = len({prompts.positive for prompts in data.prompts}) > 1
+    for name, prompts in zip(split_sources(data.train), data.prompts, strict=False):
         if prompts.positive and name in alone and (listed or len(alone) == count):
             raise UserError(f"config.data.prompts.{role}={prompts.positive!r:.100}: {name} {hint}")
 
 
-def check_enough(config: Section, name: str, count: int, pairing: Pairing | None) -> None:
+def check_enough(size: int, name: str, count: int, pairing: Pairing | None) -> None:
     """Refuses data that do not fill a batch.
 
     Args:
-      config: of the run.
+      size: of a batch.
       name: of the data.
       count: their rows.
       pairing: makes the examples of them; None: the rows are the examples.
@@ -286,7 +257,6 @@ def check_enough(config: Section, name: str, count: int, pairing: Pairing | None
     Raises:
       UserError: naming the data and their number of rows.
     """
-    size = config.train.batch_size
     if count < 2:
         raise UserError(f"{name}: one example; training needs two or more, the others of a batch are negatives")
     if not pairing and count < size:
@@ -295,35 +265,46 @@ def check_enough(config: Section, name: str, count: int, pairing: Pairing | None
         raise UserError(f"{name}: {count} sentences make {pairs} pairs, fewer than one batch (train.batch_size={size})")
 
 
-def choose_pairing(config: Section, num_columns: int) -> Pairing | None:
+def choose_pairing(data: DataSpec, num_columns: int) -> Pairing | None:
     """How an objective pairs the sentences of one column; None where rows are pairs.
 
     Raises:
       UserError: when the data have more than one column.
     """
-    for name, objective in trained(config.objective).items():
-        if pairing := objective.pairing(config.objective[name]):
-            if num_columns > 1:
-                raise UserError(
-                    f"config.objective.{name}.weight: pairs sentences by itself, but {config.data.train} has "
-                    f"{num_columns} columns of them; choose one with data.columns.anchor"
-                )
-            return pairing
-    return None
-
-
-def augmented(config: Section, examples: Examples) -> Examples:
-    """Pairs of a sentence and a changed copy of it."""
-    options = config.data.augment
-    if len(examples.columns) > 1:
+    if data.pairing and num_columns > 1:
         raise UserError(
-            f"config.data.augment.name={options.name!r}: {config.data.train} has positives of its own; "
-            "choose its sentences alone with data.columns.anchor"
+            f"config.objective.{data.paired_by}.weight: pairs sentences by itself, but {data.train} has "
+            f"{num_columns} columns of them; choose one with data.columns.anchor"
+        )
+    return data.pairing
+
+
+def check_scores(data: DataSpec, examples: Examples) -> None:
+    """Refuses scores that are all the same, where pairs are compared by them.
+
+    Raises:
+      UserError: naming the data and the score.
+    """
+    scores = examples.scores
+    if scores is not None and data.ranked_by and len(scores) > 1 and not scores.max() > scores.min():
+        raise UserError(
+            f"{data.train}: all {len(scores)} scores are {scores[0]:g}, so objective.{data.ranked_by} has no two pairs "
+            "to compare"
         )
 
-    def change(column: int) -> list[str]:
-        names = ("name", "percent", "lexicon", "mlm_model")
-        chosen = {name: options[name] for name in names}
-        return augment(examples.columns[0], seed=config.seed, column=column, **chosen)
 
-    return dataclasses.replace(examples, columns=(change(0) if options.both else examples.columns[0], change(1)))
+def augmented(data: DataSpec, examples: Examples) -> Examples:
+    """Pairs of a sentence and a changed copy of it."""
+    options = data.augment
+    assert options is not None
+    if len(examples.columns) > 1:
+        raise UserError(
+            f"config.data.augment.name={options.name!r}: {data.train} has positives of its own; "
+            "choose its sentences alone with data.columns.anchor"
+        )
+    own = examples.columns[0]
+    name, percent, both, lexicon, mlm_model = options
+    change = functools.partial(
+        augment, own, name=name, percent=percent, lexicon=lexicon, mlm_model=mlm_model, seed=data.seed
+    )
+    return dataclasses.replace(examples, columns=(change(column=0) if both else own, change(column=1)))

@@ -61,7 +61,7 @@ def report(training: Training, best: int, embed: Embedder, start: Embedder | Non
     Returns:
       The contents of `result.json`; nothing where nothing is scored.
     """
-    inputs, folder, seed = training.setup.inputs, training.folder, training.setup.config.seed
+    inputs, folder, seed = training.setup.inputs, training.folder, training.setup.spec.seed
     if inputs.evaluation is None:
         training.say(f"done; the last checkpoint (step {best}) is in {folder}")
         return {}

@@ -1,30 +1,65 @@
 """A run: reads, checks, trains, and scores the best checkpoint."""
 
 import contextlib
+import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from simcse_jax.config.checks import ineffective, validate
+from simcse_jax.config.fields import LARGEST, flatten, trains
+from simcse_jax.config.loss_fields import sizes_of
+from simcse_jax.config.recorded import identity, recorded
 from simcse_jax.config.sections import Config, Section
 from simcse_jax.devices import processes
 from simcse_jax.devices.backend import slow_bfloat16
 from simcse_jax.devices.preemption import Preemption
+from simcse_jax.errors import UserError
 from simcse_jax.host.closing import closing_all
 from simcse_jax.host.locks import held
+from simcse_jax.host.names import by_field
 from simcse_jax.host.outputs import output_folder
 from simcse_jax.host.storage import as_path
-from simcse_jax.objectives.registry import trained
+from simcse_jax.objectives.registry import needing, trained
 from simcse_jax.runs.checkpoints import Checkpoints
 from simcse_jax.runs.reporters.opening import check_installed, report_to_all
-from simcse_jax.runs.state import TrainState, frozen_params
-from simcse_jax.runs.workdir import Workdir, identity
-from simcse_jax.training.inputs import Inputs, read_inputs
+from simcse_jax.runs.state import TrainState, frozen_params, model_spec, own_adapter, with_parts
+from simcse_jax.runs.workdir import Workdir
+from simcse_jax.training.evaluation import check_sizes, read_analysis, read_evaluation
+from simcse_jax.training.generator import read_generator
+from simcse_jax.training.inputs import (
+    Inputs,
+    check_head,
+    check_poolers,
+    check_post_processing,
+    check_projector,
+    choose_devices,
+    read_held_out,
+    read_masking,
+    read_positive_template,
+    read_start,
+)
 from simcse_jax.training.loop import Training
 from simcse_jax.training.patience import Patience
 from simcse_jax.training.profiling import LAST_TRACED, traced
 from simcse_jax.training.programs import Updates
+from simcse_jax.training.reading import read_corpus
 from simcse_jax.training.result import finish
-from simcse_jax.training.setup import make_setup
+from simcse_jax.training.setup import analysis_spec, check_corpus, data_spec, evaluation_spec, held_out_spec, make_setup
+
+READ = (
+    "model.init_from",
+    "model.generator",
+    "model.lora.init_from",
+    "teacher.model",
+    "teacher.second",
+    "data.train",
+    "data.augment.lexicon",
+    "eval.data",
+    "eval.retrieval.data",
+    "eval.postprocess_data",
+    "analysis.data",
+)
+LISTS = ("data.train", "eval.retrieval.data", "eval.postprocess_data")  # those of them that may name several sources
 
 
 def train_and_evaluate(
@@ -49,8 +84,8 @@ def train_and_evaluate(
       Preempted, KeyboardInterrupt: for SIGTERM and Ctrl-C, after saving.
     """
     config = validate(config)
-    check_installed(config)
-    processes.initialize(config.parallel)
+    check_installed(config.train.report_to)
+    processes.initialize(config.parallel.processes, config.parallel.process_id, config.parallel.coordinator)
     with contextlib.ExitStack() as job:
         preemption = job.enter_context(contextlib.closing(Preemption()))
         with processes.together():
@@ -70,7 +105,7 @@ def train_and_evaluate(
             if processes.is_first():
                 training.metrics = folder.metrics(resumed)
         with closing_all([part for part in (training.metrics, checkpoints) if part is not None]):
-            begin(training, resumed, int(state.step))
+            begin(training, config, resumed, int(state.step))
             state = train(training, state, preemption, resumed, trace)
             finish(training, state)
     return processes.is_first()
@@ -87,7 +122,7 @@ def read(config: Section, folder: Workdir | None = None) -> Inputs:
     if folder is not None:
         folder.check_is_folder()
         if folder.exists:  # before anything is read
-            folder.check_same_config(config)
+            folder.check_same_config(recorded(config))
     for field in ineffective(config):
         processes.say(f"config.{field} has no effect with the other fields")
     terms = [f"{config.objective[name].weight:g} {name}" for name in trained(config.objective)]
@@ -96,6 +131,62 @@ def read(config: Section, folder: Workdir | None = None) -> Inputs:
     if config.train.dtype == "bfloat16" and (slow := slow_bfloat16()):
         processes.say(f"config.train.dtype={slow}")
     return read_inputs(config)
+
+
+def sources(config: Section) -> dict[str, str]:
+    """The names of what a run reads, by the fields that have them; not all are files or folders."""
+    fields = flatten(config)
+    named = {f"config.{field}": fields[field] for field in READ}
+    for field in LISTS:
+        del named[f"config.{field}"]
+        named |= by_field(f"config.{field}", fields[field])
+    return named
+
+
+def read_inputs(config: Section) -> Inputs:
+    """Everything a run reads before it starts, checked.
+
+    Raises:
+      UserError: in one line, for anything that is wrong.
+    """
+    spec, data, scored, training = model_spec(config), data_spec(config), evaluation_spec(config), trains(config)
+    batch_size, views = config.train.batch_size, config.views
+    devices = choose_devices(config.parallel.devices, config.parallel.parts, batch_size if training else 0)
+    held = None
+    if config.data.held_out and training:
+        held = read_held_out(data, held_out_spec(config), scored.retrieval, devices)
+    evaluation = held.evaluation if held else read_evaluation(scored, devices)
+
+    model = read_start(spec, data.max_length, training, measured=config.analysis.every > 0)
+    tokenizer = model.tokenizer
+    known = dataclasses.replace(model.config, convolutions=spec.convolutions, mask_token_id=tokenizer.mask_token_id)
+    model = dataclasses.replace(model, config=known)
+    template = read_positive_template(views.positive_template, views.denoising, model, tokenizer)
+    check_poolers(spec, model, [name for name, value in views.items() if value == "shuffled"])
+    with_parts(model.config, spec)  # refuses what does not fit
+    adapter = own_adapter(spec, model)
+    language_model = read_masking(model) if needing(spec.objectives, "masks_tokens") else None
+    replaces = training and needing(spec.objectives, "replaces_tokens")
+    generator = read_generator(spec.generator, model, data.longest) if replaces else None
+    check_projector(spec, model.config)
+    analysis = read_analysis(analysis_spec(config), scored, evaluation) if config.analysis.every else None
+    check_post_processing(evaluation, model.config.sentence_size, scored.postprocess_data)
+    if not training:
+        check_head(spec, model)
+        return Inputs(devices, evaluation, model, tokenizer, None, language_model, analysis, 0, adapter=adapter)
+
+    sizes = check_sizes(sizes_of(config), model.config.sentence_size, evaluation)
+    corpus = read_corpus(data, model, tokenizer, held and held.examples)
+    check_corpus(config, corpus)
+    total_steps = config.train.max_steps or config.train.epochs * corpus.steps_per_epoch(batch_size)
+    if total_steps > LARGEST:
+        raise UserError(f"config.train.epochs={config.train.epochs}: gives {total_steps:,} steps; at most {LARGEST:,}")
+    inputs = Inputs(
+        *(devices, evaluation, model, tokenizer, corpus, language_model, analysis, total_steps, generator, adapter),
+        sizes=sizes,
+        positive_template=template,
+    )
+    return inputs._replace(evaluation=evaluation and evaluation.with_prompts(inputs.prompts))
 
 
 def enter(job: contextlib.ExitStack, folder: Workdir, config: Section, inputs: Inputs) -> None:
@@ -113,26 +204,28 @@ def enter(job: contextlib.ExitStack, folder: Workdir, config: Section, inputs: I
     resuming = folder.exists
     facts |= {"--workdir": str(folder), "whether there is a run in --workdir": str(resuming)}
     processes.agree(facts)
-    frozen = frozen_params(config.model, inputs.model)
+    spec = model_spec(config)
+    frozen = frozen_params(spec, inputs.model)
     with processes.together():
         if processes.is_first():
             job.enter_context(held(folder.path))
         if resuming or folder.exists:  # another job may have ended just now
-            folder.check_same_run(config, prints)
+            folder.check_same_run(recorded(config), prints)
         elif processes.is_first():
             examples, prompts = inputs.num_examples, inputs.prompts
-            folder.create(config, prints, inputs.model, inputs.tokenizer, examples, frozen, prompts)
+            folder.create(recorded(config), prints, spec, inputs.model, inputs.tokenizer, examples, frozen, prompts)
         if processes.is_first():
             folder.keep_frozen(frozen)
     with processes.together():
         folder.wait()
 
 
-def begin(training: Training, resumed: int | None, step: int) -> None:
+def begin(training: Training, config: Section, resumed: int | None, step: int) -> None:
     """Before the first step: opens the reporters, and finds out whether the run has ended already."""
     with processes.together():
         if training.metrics is not None:
-            report_to_all(training.metrics, training.setup.config, training.folder.path, resumed)
+            fields, folder = flatten(config), training.folder.path
+            report_to_all(training.metrics, config.train.report_to, fields, folder, resumed)
             training.patience.replay(training.metrics.lines)
     training.decide()
     with processes.together():

@@ -2,9 +2,6 @@
 
 from typing import NamedTuple
 
-from simcse_jax.config.fields import has_scores
-from simcse_jax.config.sections import Section
-
 
 class Due(NamedTuple):
     """The work after a step."""
@@ -44,9 +41,3 @@ class Schedule(NamedTuple):
             score=score,
             save=last or (self.keep_start if step == 0 else score or every(self.keep_every)),
         )
-
-
-def make_schedule(config: Section, total: int) -> Schedule:
-    """The schedule of a run of `total` steps."""
-    intervals = config.train.log_every, config.eval.every, config.analysis.every, config.checkpoint.keep_every
-    return Schedule(total, *intervals, keep_start=config.eval.against_start and has_scores(config))

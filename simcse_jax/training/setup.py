@@ -1,50 +1,66 @@
-"""From a config, and what was read, to the parts of a run's program."""
+"""Takes a config apart: the specs of what reads, trains and scores, and the parts of a run's program."""
 
 import dataclasses
 import functools
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding
 
-from simcse_jax.config.fields import choosing_pooler, fields_of, flatten, numbers_of_step, scoring_pooler
-from simcse_jax.config.loss_fields import sizes_of, weights_of
+from simcse_jax.choices import REPEATED, SPANS
+from simcse_jax.config.fields import fields_of, flatten, has_scores, numbers_of_step
+from simcse_jax.config.loss_fields import scored_by_data, sizes_of, weights_of
 from simcse_jax.config.parallel_fields import BY_LAYER
-from simcse_jax.config.sections import Section
+from simcse_jax.config.sections import Config, Section
+from simcse_jax.config.source_fields import ONE_SOURCE, no_gaps, read_prompts, read_range, read_weights
 from simcse_jax.data.batches import Corpus
-from simcse_jax.data.corpora import AnyBatches
-from simcse_jax.data.documents import SPANS
+from simcse_jax.data.corpora import AnyBatches, AnyCorpus
+from simcse_jax.data.documents import Spans
+from simcse_jax.data.scores import Scores
+from simcse_jax.data.tokens import Lengths, Prompts
 from simcse_jax.devices.mesh import by_rows, data_mesh, place, replicate, replicated, split_over_examples
 from simcse_jax.devices.parts import distribute, whole
 from simcse_jax.encoding.embedder import Embedder
+from simcse_jax.errors import UserError
 from simcse_jax.evaluation.analysis.last_layer import EmbedWithLayers, LastLayer, Sample
 from simcse_jax.evaluation.analysis.tokens import Protocol, survey
 from simcse_jax.evaluation.evaluator import Encode, Evaluator
+from simcse_jax.evaluation.retrieval import RetrievalSpec
 from simcse_jax.field import read_milestones
 from simcse_jax.models import partial
 from simcse_jax.models.changes import Repeated, Retemplated
-from simcse_jax.models.config import REPEATED, EncoderConfig, Template
-from simcse_jax.models.head import HEADS
+from simcse_jax.models.config import EncoderConfig, Template
 from simcse_jax.models.masking import Masking
 from simcse_jax.models.parameters import Arrays, Params, with_encoder
-from simcse_jax.models.projector import read_projector
 from simcse_jax.models.sentence_encoder import Graph, build
-from simcse_jax.objectives.objective import Term
-from simcse_jax.objectives.registry import needing, temperature_of, trained
+from simcse_jax.objectives.objective import Columns, Term
+from simcse_jax.objectives.registry import needing, pairing_of, temperature_of, trained, with_loss
 from simcse_jax.objectives.rows import Batch, Settings
 from simcse_jax.objectives.views import Plan
-from simcse_jax.runs.state import TrainState, computed_as, frozen_params, initial_kept, initial_params, with_parts
+from simcse_jax.runs.state import (
+    ModelSpec,
+    TrainState,
+    frozen_params,
+    initial_kept,
+    initial_params,
+    model_spec,
+    with_parts,
+)
+from simcse_jax.training.columns import check_needs
+from simcse_jax.training.data_spec import Augmentation, DataSpec
+from simcse_jax.training.evaluation import AnalysisSpec, EvaluationSpec
 from simcse_jax.training.gathering import ByLayer, as_multiplied
 from simcse_jax.training.generator import networks_of
+from simcse_jax.training.held_out import HeldOutSpec
 from simcse_jax.training.inputs import Inputs
 from simcse_jax.training.learning_rate import warmup_steps
-from simcse_jax.training.loss import Recipe
 from simcse_jax.training.optimizer import Optimization
-from simcse_jax.training.schedule import Schedule, make_schedule
+from simcse_jax.training.recipe import Networks, Recipe
+from simcse_jax.training.schedule import Schedule
 from simcse_jax.training.step import split_state
-from simcse_jax.training.token_passes import Networks
+from simcse_jax.training.teacher import TeacherSpec
 
 NOTHING = Corpus(np.zeros((0, 1, 1), np.int32), np.zeros((0, 1, 1), np.int8))  # of a run without steps
 # Numbers of the step whose last part would not say what they are.
@@ -55,7 +71,7 @@ RENAMED = {"model.lora.dropout": "lora_dropout", "matryoshka.weights": "size_wei
 class Setup:
     """The parts of a run's program, and its devices."""
 
-    config: Section
+    spec: ModelSpec
     inputs: Inputs
     mesh: Mesh
     graph: Graph  # of the encoder that is trained
@@ -65,12 +81,16 @@ class Setup:
     measuring: list[Evaluator[EmbedWithLayers]]  # look at the model every `analysis.every` steps
     scoring: list[Evaluator[Encode]]  # every `eval.every`; the first number chooses the best checkpoint
     encoder: EncoderConfig  # with the part of it that trains
+    numbers: Settings  # of the step
+    batch_size: int
+    unpad: bool  # leave padding out
+    scores_both: bool  # of two encoders, during training
     frozen: Params | None = None  # parameters of the step that are not trained, on the devices
 
     @property
     def judge(self) -> Embedder:
         """As `embed`, with the pooler of the scores that choose a checkpoint."""
-        return dataclasses.replace(self.embed, pooler=choosing_pooler(self.config))
+        return dataclasses.replace(self.embed, pooler=self.spec.choosing_pooler)
 
     @property
     def recipe(self) -> Recipe:
@@ -90,11 +110,11 @@ class Setup:
     @property
     def towers(self) -> range:
         """The encoders that are scored during training."""
-        return range(2 if self.config.model.dual_encoder and self.config.eval.encoder == "better" else 1)
+        return range(2 if self.scores_both else 1)
 
     def settings(self) -> Settings:
-        """The numbers of the step, on the devices. The total by which the learning rate is divided is above 0."""
-        return replicate(make_settings(self.config, max(self.schedule.total, 1)), self.replicated)
+        """The numbers of the step, on the devices."""
+        return replicate(self.numbers, self.replicated)
 
     def state(self) -> TrainState:
         """The initial state, on the devices.
@@ -102,11 +122,10 @@ class Setup:
         Weights go from the host straight to their places, where the optimizer's part is made: no device ever has all of
         either.
         """
-        every = initial_params(self.config, self.inputs.model, self.inputs.adapter)
+        every = initial_params(self.spec, self.inputs.model, self.inputs.adapter)
         params = partial.split(every, self.encoder)[0]
-        params, kept = distribute((params, initial_kept(self.config, self.encoder, params)), self.mesh)
-        numbers = make_settings(self.config, max(self.schedule.total, 1))
-        return split_state(params, numbers, self.recipe.optimization, kept, self.mesh)
+        params, kept = distribute((params, initial_kept(self.spec, self.encoder, params)), self.mesh)
+        return split_state(params, self.numbers, self.recipe.optimization, kept, self.mesh)
 
     def scored(self, params: Params) -> Params:
         """The parameters as they are scored: whole on every device, or by layer in parts."""
@@ -123,12 +142,12 @@ class Setup:
         """
         frozen = self.frozen
         if self.recipe.by_layer:  # as it was read: what the step has may be rounded
-            frozen = distribute(partial.in_step(frozen_params(self.config.model, self.inputs.model)), self.mesh)
+            frozen = distribute(partial.in_step(frozen_params(self.spec, self.inputs.model)), self.mesh)
         return with_encoder(partial.merged(partial.of_step(trained, frozen), self.encoder), tower)
 
     def batches(self) -> AnyBatches:
         """The batches of all steps."""
-        return (self.inputs.corpus or NOTHING).batches(self.config.train.batch_size, self.config.seed)
+        return (self.inputs.corpus or NOTHING).batches(self.batch_size, self.spec.seed)
 
     def read(self, batches: AnyBatches, step: int) -> Batch:
         """The batch of an update, as the compiled step takes it; each process reads its own rows.
@@ -141,16 +160,102 @@ class Setup:
         return place(functools.partial(batches.rows, step), batches.batch_size, self.by_example)
 
 
+def data_spec(config: Config) -> DataSpec:
+    """What a run asks of its training data."""
+    data, views, objectives = config.data, config.views, config.objective
+    scored, taught = needing(objectives, "scores"), needing(objectives, "teacher")
+    paired_by, pairing = pairing_of(objectives) or ("", None)
+    return DataSpec(
+        train=data.train,
+        batch_size=config.train.batch_size,
+        seed=config.seed,
+        max_length=data.max_length,
+        columns=dict(data.columns),
+        positives=data.positives,
+        subsample=data.subsample,
+        mixed=data.mixed,
+        one_source=data.batching == ONE_SOURCE,
+        weights=read_weights(data.weights),
+        prompts=tuple(map(Prompts, *read_prompts(config))) if any(data.prompts.values()) else (),
+        own_lengths=Lengths(**data.lengths),
+        spans=Spans(**data.spans) if data.positives == SPANS else None,
+        augment=Augmentation(**data.augment) if data.augment.name else None,
+        local_cache=data.local_cache,
+        positive_template=views.positive_template,
+        repeated=repeated(config),
+        keeps_apart=data.no_duplicates and bool(needing(objectives, "contrasts")),
+        contrasts=bool(needing(objectives, "contrasts")),
+        equal_texts=data.equal_texts,
+        labels=bool(needing(objectives, "labels")),
+        scores=scores_of(config),
+        ranked_by=next((one.name for one in scored if one.scores == "ranked"), ""),
+        pairing=pairing,
+        paired_by=paired_by,
+        teacher=TeacherSpec(**config.teacher, objectives=tuple(taught)) if taught and config.teacher.model else None,
+        no_gaps=no_gaps(config),
+    )
+
+
+def repeated(config: Config) -> Repeated | None:
+    """How positives repeat tokens; None: they do not."""
+    views = config.views
+    return Repeated(views.repetition, views.repetition_reading) if views.positive_change == REPEATED else None
+
+
+def scores_of(config: Config) -> Scores | None:
+    """How a run reads scores; None if no objective needs them."""
+    objectives = needing(config.objective, "scores")
+    if not objectives and scored_by_data(config):
+        return Scores(f"objective.{needing(config.objective, 'teacher')[0].name}", of_candidates=True)
+    if not objectives:
+        return None
+    bounds = read_range(config.data.score_range)
+    unit = [one.name for one in objectives if one.scores == "unit"]
+    if bounds is None and unit:
+        return Scores(f"objective.{unit[0]}", (0.0, 1.0))
+    return Scores(f"objective.{objectives[0].name}", bounds, stated=bounds is not None)
+
+
+def held_out_spec(config: Config) -> HeldOutSpec:
+    """The rows of the training data that a run is scored on."""
+    return HeldOutSpec(config.data.held_out, config.data.train, config.seed, chooses=config.eval.every > 0)
+
+
+def evaluation_spec(config: Config) -> EvaluationSpec:
+    """What scores a run."""
+    fields = config.eval
+    return EvaluationSpec(
+        data=fields.data,
+        development=fields.development,
+        tasks=fields.tasks,
+        transfer=fields.transfer,
+        transfer_protocol=fields.transfer_protocol,
+        extra=fields.extra,
+        postprocess=fields.postprocess,
+        postprocess_data=fields.postprocess_data,
+        postprocess_dimensions=fields.postprocess_dimensions,
+        retrieval=RetrievalSpec(**fields.retrieval),
+        halved=fields.against_start and fields.every > 0,
+        seed=config.seed,
+    )
+
+
+def analysis_spec(config: Config) -> AnalysisSpec:
+    """The sentences that a run's last layer is measured on."""
+    return AnalysisSpec(*(config.analysis[name] for name in AnalysisSpec._fields))
+
+
 def make_setup(config: Section, inputs: Inputs) -> Setup:
     """The setup of a run."""
-    model = inputs.model
+    model, spec = inputs.model, model_spec(config)
     mesh = data_mesh(inputs.devices, config.parallel.parts)
-    head = HEADS[config.model.mlp]
-    scored = build(computed_as(config.model, model.config), head.trained)[0]
+    head = spec.head
+    as_scored = dataclasses.replace(model.config, attention_kernels=spec.attention_kernels)
+    scored = build(as_scored, head.trained)[0]
     embed = Embedder(
         graph=scored,
         params={},
-        pooler=scoring_pooler(config),
+        pooler=spec.scored_pooler,
         use_head=head.scored,
         tokenizer=inputs.tokenizer,
         max_length=model.max_length,
@@ -159,14 +264,18 @@ def make_setup(config: Section, inputs: Inputs) -> Setup:
         by_rows=ByLayer(scored, mesh) if config.parallel.gather == BY_LAYER else by_rows,
     )
     sample, evaluation, generator = inputs.analysis, inputs.evaluation, inputs.generator
-    networks = networks_of(config, model.config, generator.model.config) if generator else ()
+    networks: Networks = ()
+    if generator:
+        networks = networks_of(model.config, generator.model.config, spec.attention_kernels, config.train.dtype)
     masking = generator.masking if generator else inputs.language_model
-    encoder = with_parts(model.config, config.model)
-    frozen = (generator.params if generator else {}) | partial.in_step(frozen_params(config.model, model))
+    encoder = with_parts(model.config, spec)
+    frozen = (generator.params if generator else {}) | partial.in_step(frozen_params(spec, model))
     corpus = inputs.corpus
     parts = [(part.num_columns, part.lengths) for part in corpus.parts] if corpus is not None else [(1, ())]
+    every = config.train.log_every, config.eval.every, config.analysis.every, config.checkpoint.keep_every
+    schedule = Schedule(inputs.total_steps, *every, keep_start=config.eval.against_start and has_scores(config))
     return Setup(
-        config,
+        spec,
         inputs,
         mesh,
         graph=build(encoder, head.trained, jnp.dtype(config.train.dtype))[0],
@@ -175,12 +284,43 @@ def make_setup(config: Section, inputs: Inputs) -> Setup:
             for columns, lengths in parts
         ),
         embed=embed,
-        schedule=make_schedule(config, inputs.total_steps),
+        schedule=schedule,
         measuring=[_measuring(embed, sample, config)] if sample else [],
         scoring=[evaluation.development] if evaluation else [],
         encoder=encoder,
+        numbers=make_settings(config, max(schedule.total, 1)),  # it divides the learning rate
+        batch_size=config.train.batch_size,
+        unpad=config.train.unpad,
+        scores_both=spec.dual_encoder and config.eval.encoder == "better",
         frozen=_placed(frozen, config, mesh) if frozen else None,
     )
+
+
+class AbstractStep(NamedTuple):
+    """A run's step as far as it is known without weights and data, to be compiled from shapes alone."""
+
+    spec: ModelSpec
+    data: DataSpec
+    encoder: EncoderConfig
+    columns: int  # of the data
+    generator: EncoderConfig | None
+    recipe: Recipe
+    numbers: Settings
+    dtype: jnp.dtype
+    parts: int  # of the state, see `config.parallel.parts`
+
+
+def abstract_step(
+    config: Config, encoder: EncoderConfig, columns: int, generator: EncoderConfig | None = None
+) -> AbstractStep:
+    """The step of a run on data with so many columns; `generator` is the shape of config.model.generator."""
+    spec, data, dtype = model_spec(config), data_spec(config), config.train.dtype
+    masking = Masking(mask_id=103, special_ids=(0, 100, 101, 102, 103))  # BERT's
+    encoder = dataclasses.replace(encoder, convolutions=spec.convolutions, mask_token_id=masking.mask_id)
+    networks = networks_of(encoder, generator, spec.attention_kernels, dtype) if generator else ()
+    recipe = make_recipe(config, columns, masking, networks, data.column_lengths(columns))
+    numbers, parts = make_settings(config, total_steps=1), config.parallel.parts
+    return AbstractStep(spec, data, encoder, columns, generator, recipe, numbers, jnp.dtype(dtype), parts)
 
 
 def _placed(frozen: Arrays, config: Section, mesh: Mesh) -> Params:
@@ -237,10 +377,8 @@ def make_recipe(
     `lengths` are the places for a sentence of each column; (): all have the same. `template` is around the sentences,
     and `positive_template` takes its place around all but anchors; None: there is none, or no other one.
     """
-    fields, projector, views = config.objective, read_projector(config.projector), config.views
-    positive_change: Any = views.positive_change
-    if positive_change == REPEATED:
-        positive_change = Repeated(views.repetition, views.repetition_reading)
+    fields, spec, views = config.objective, model_spec(config), config.views
+    positive_change: Any = repeated(config) or views.positive_change
     if template and positive_template:
         positive_change = Retemplated(template, positive_template)
     plan = Plan(
@@ -252,7 +390,7 @@ def make_recipe(
         anchor_change=views.anchor_change,
         positive_change=positive_change,
         positive_rate=views.positive_dropout >= 0,
-        positives=config.data.spans.positives if config.data.positives == SPANS else 1,
+        positives=positives_of(config),
         lengths=tuple(lengths),
         template=template,
         positive_template=positive_template,
@@ -260,15 +398,15 @@ def make_recipe(
     )
     return Recipe(
         pooler=config.model.pooler,
-        use_head=HEADS[config.model.mlp].trained,
+        use_head=spec.head.trained,
         plan=plan,
         objectives=tuple(
             Term(
-                objective,
+                with_loss(objective),
                 tuple(
                     (field, config.objective[name][field]) for field, one in objective.fields.items() if not one.of_step
                 ),
-                projector is not None and name in config.projector.objectives,
+                spec.projector is not None and name in spec.projected,
             )
             for name, objective in trained(fields).items()
         ),
@@ -280,8 +418,72 @@ def make_recipe(
         optimization=Optimization(
             config.train.optimizer, config.train.bias_correction, config.train.schedule, config.train.mu_dtype
         ),
-        projector=projector,
+        projector=spec.projector,
         networks=networks,
         sizes=sizes_of(config),
         by_layer=config.parallel.gather == BY_LAYER,
     )
+
+
+def positives_of(config: Section) -> int:
+    """The columns whose mean embedding is an anchor's positive."""
+    return int(config.data.spans.positives) if config.data.positives == SPANS else 1
+
+
+def check_corpus(config: Section, corpus: AnyCorpus) -> None:
+    """As `check_columns`, where a batch has rows of one source for each of the sources.
+
+    Raises:
+      UserError: naming the field.
+    """
+    for name, part in zip(corpus.names, corpus.parts, strict=True):
+        check_columns(config, part.num_columns, part.fewest_columns, data=name, most=corpus.num_columns)
+
+
+def check_columns(config: Section, num_columns: int, fewest: int, *, data: str = "", most: int = 0) -> None:
+    """Refuses objectives that need columns that the data lacks, and pairs of a sentence with itself without dropout.
+
+    Args:
+      config: the run's.
+      num_columns: of the data.
+      fewest: the sentences of a row that has the fewest: one that is its own positive, or fewer hard negatives.
+      data: the source that they are of; empty: all of `data.train`.
+      most: the columns of the source that has the most; 0: `num_columns`.
+
+    Raises:
+      UserError: naming the field.
+    """
+    data, several = data or config.data.train, positives_of(config) - 1  # the mean of several is one
+    if fewest == 1:
+        _check_views_differ(config)
+    if fewest < num_columns and config.projector.widths:
+        raise UserError(
+            f"config.projector.widths={config.projector.widths!r}: its batch norm would count what stands in for hard "
+            f"negatives that some rows of {data} lack; leave it empty, or choose other columns with data.columns"
+        )
+    columns = Columns(data, num_columns - several, fewest - several, (most or num_columns) - several)
+    for objective in trained(config.objective).values():
+        check_needs(objective, columns)
+        objective.check_columns(config.objective[objective.name], columns)
+
+
+def _check_views_differ(config: Section) -> None:
+    """Refuses masks that are meant to make a sentence's two views differ, and drop nothing."""
+    views, model = config.views, config.model
+    paired = needing(config.objective, "compares_views")
+    rates = [model.dropout, model.attention_dropout, views.positive_dropout, model.lora.rank and model.lora.dropout]
+    noise = views.positive == "noisy" and views.noise
+    changed = {views.anchor_change, views.positive_change} - ({"none"} if views.cutoff else {"none", "cutoff"})
+    if (
+        paired
+        and views.positive in ("independent", "mean", "noisy")
+        and max(rates) <= 0  # -1: the same as another one
+        and not noise
+        and not changed
+        and views.positive_template in ("", model.template)
+        and not model.dual_encoder
+    ):
+        raise UserError(
+            f"config.model.dropout={model.dropout}: all dropout rates are 0, so both views of a sentence would be the "
+            "same; set views.positive=off if that is meant, or a rate above 0"
+        )

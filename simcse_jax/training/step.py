@@ -17,8 +17,9 @@ from simcse_jax.objectives.rows import Batch, Kept, Settings
 from simcse_jax.runs.state import TrainState
 from simcse_jax.training.keeping import make_keeping
 from simcse_jax.training.learning_rate import learning_rate
-from simcse_jax.training.loss import Recipe, make_loss
+from simcse_jax.training.loss import make_loss
 from simcse_jax.training.optimizer import ADAMW, Optimization, norm_of_whole, optimizer
+from simcse_jax.training.recipe import Recipe
 
 METRICS = ("loss", "learning_rate", "gradient_norm")
 

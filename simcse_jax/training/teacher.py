@@ -4,12 +4,11 @@ import dataclasses
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import jax
 import numpy as np
 
-from simcse_jax.config.loss_fields import scored_by_data
-from simcse_jax.config.sections import Section
 from simcse_jax.data.corpora import TeacherEmbeddings
 from simcse_jax.data.corpus.shared_folder import put_in_place, temporary_of
 from simcse_jax.data.equal_texts import numbered
@@ -23,36 +22,50 @@ from simcse_jax.host.storage import local_path, sha256, writing
 from simcse_jax.huggingface.cross_encoder import is_cross_encoder
 from simcse_jax.huggingface.load import choose_pooler_and_warn
 from simcse_jax.models import parameters
-from simcse_jax.objectives.registry import needing
+from simcse_jax.objectives.objective import ELEMENTS, Objective
 from simcse_jax.runs.loading import load_model
 
 DIGEST = 64  # bytes
 
 
-def names_of(config: Section) -> dict[str, str]:
-    """The models of the teachers by their fields: one, or two."""
-    named = {f"config.teacher.{field}": config.teacher[field] for field in ("model", "second")}
-    return {field: name for field, name in named.items() if name}
+class TeacherSpec(NamedTuple):
+    """The models whose embeddings are learned, and the objectives that learn them; see the fields `config.teacher`."""
+
+    model: str
+    second: str
+    share: float
+    kept: str
+    objectives: tuple[Objective, ...]
+
+    @property
+    def names(self) -> dict[str, str]:
+        """The models by their fields: one, or two."""
+        first = {"config.teacher.model": self.model}
+        return first | ({"config.teacher.second": self.second} if self.second else {})
 
 
-def read_teachers(config: Section, size: int) -> list[Embedder]:
-    """The models of config.teacher, as their files say that they encode; none if no objective needs them.
+def read_teachers(spec: TeacherSpec, student: str, size: int) -> list[Embedder]:
+    """The models, as their files say that they encode.
 
     Args:
-      config: of the run.
-      size: the elements of the embeddings that are trained.
+      spec: their names.
+      student: the model that is trained.
+      size: the elements of its embeddings.
 
     Raises:
       UserError: when one cannot be read, its embeddings have another size and the objective compares elements, or the
         folder that is to keep them cannot be written to.
     """
-    if not (objectives := needing(config.objective, "teacher")) or scored_by_data(config):
-        return []
-    if config.teacher.kept:
-        output_folder(config.teacher.kept, option="config.teacher.kept")
-    found = [_read_teacher(field, name) for field, name in names_of(config).items()]
-    for objective in objectives:
-        objective.check_teacher((config.teacher.model, config.model.init_from), (found[0].dimension, size))
+    if spec.kept:
+        output_folder(spec.kept, option="config.teacher.kept")
+    found = [_read_teacher(field, name) for field, name in spec.names.items()]
+    elements = [one.name for one in spec.objectives if one.teacher == ELEMENTS]
+    if elements and found[0].dimension != size:
+        raise UserError(
+            f"config.teacher.model={spec.model}: its embeddings have {found[0].dimension} elements, those of "
+            f"{student} {size}; objective.{elements[0]} compares them one by one, so take a teacher of "
+            f"{size}, or objective.margin_mse, which compares similarities"
+        )
     return found
 
 
@@ -74,7 +87,7 @@ def _read_teacher(field: str, name: str) -> Embedder:
     return teacher
 
 
-def teach(config: Section, teachers: Sequence[Embedder], examples: Examples) -> TeacherEmbeddings:
+def teach(spec: TeacherSpec, teachers: Sequence[Embedder], examples: Examples) -> TeacherEmbeddings:
     """The teachers' embeddings of all sentences, each distinct one encoded once, or read where they were kept.
 
     Raises:
@@ -82,19 +95,18 @@ def teach(config: Section, teachers: Sequence[Embedder], examples: Examples) -> 
     """
     places, sentences = numbered(zip(*examples.columns, strict=True))
     keys = [_key(teacher, sentences) for teacher in teachers]
-    named = zip(names_of(config).items(), teachers, keys, strict=True)
-    found = [_taught(config, *name, teacher, key, sentences) for name, teacher, key in named]
+    named = zip(spec.names.items(), teachers, keys, strict=True)
+    found = [_taught(spec.kept, *name, teacher, key, sentences) for name, teacher, key in named]
     if len(found) == 1:
         return TeacherEmbeddings(found[0], places, keys[0])
-    share = config.teacher.share
-    key = sha256(np.frombuffer(f"{keys} {share}".encode(), np.uint8))
-    return TeacherEmbeddings(found[0], places, key, found[1], share)
+    key = sha256(np.frombuffer(f"{keys} {spec.share}".encode(), np.uint8))
+    return TeacherEmbeddings(found[0], places, key, found[1], spec.share)
 
 
-def _taught(config: Section, field: str, name: str, teacher: Embedder, key: str, sentences: list[str]) -> np.ndarray:
-    if not config.teacher.kept:
+def _taught(folder: str, field: str, name: str, teacher: Embedder, key: str, sentences: list[str]) -> np.ndarray:
+    if not folder:
         return _encoded(field, name, teacher, sentences)
-    file = local_path(config.teacher.kept) / f"{key}.npy"
+    file = local_path(folder) / f"{key}.npy"
     if not file.is_file():
         _write(file, _encoded(field, name, teacher, sentences))
     return _read(file, len(sentences), teacher.dimension)

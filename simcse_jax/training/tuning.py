@@ -9,7 +9,7 @@ if these are not more than 30%, and at most 2,000.
 """
 
 import warnings
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from shlex import quote
 from typing import Any, NamedTuple
@@ -17,9 +17,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from ml_collections import config_dict
 
+from simcse_jax.choices import LABELS, RETRIEVAL
 from simcse_jax.config.checks import check_field
 from simcse_jax.config.fields import FIELDS, flatten, has_scores
-from simcse_jax.config.loss_fields import scored_by_data
 from simcse_jax.data.columns import (
     SCORES,
     SENTENCE_PAIRS,
@@ -36,20 +36,23 @@ from simcse_jax.data.columns import (
 from simcse_jax.data.examples import draw, numbers_beside, open_source, open_table, prefix_of
 from simcse_jax.data.files import files_of
 from simcse_jax.data.held_out import FEWEST
-from simcse_jax.data.labels import LABELS, UNLABELLED, NamedLabel
+from simcse_jax.data.labels import UNLABELLED, NamedLabel
 from simcse_jax.data.rows import MISSING, is_number
 from simcse_jax.data.scores import Scores, parse_score
-from simcse_jax.data.sources import Examples, kind_of, split_sources
+from simcse_jax.data.sources import Examples, kind_of
 from simcse_jax.devices import processes
 from simcse_jax.errors import UserError, option
 from simcse_jax.evaluation.beir import CORPUS, QRELS
+from simcse_jax.host.names import split_sources
 from simcse_jax.host.storage import local_path
 from simcse_jax.huggingface.load import Pretrained
 from simcse_jax.huggingface.sentence_transformers import DOCUMENT_PROMPTS
 from simcse_jax.objectives.registry import needing, trained
 from simcse_jax.runs.loading import load_model
-from simcse_jax.tasks import RETRIEVAL
-from simcse_jax.training.held_out import obstacle, split_rows
+from simcse_jax.runs.state import model_spec
+from simcse_jax.training.data_spec import DataSpec
+from simcse_jax.training.held_out import HeldOutSpec, obstacle, split_rows
+from simcse_jax.training.setup import data_spec, held_out_spec
 
 LOOKED_AT = 1000  # rows whose lengths are looked at
 MANY_LABELS = 20
@@ -101,14 +104,15 @@ def complete(config: config_dict.ConfigDict, given: AbstractSet[str]) -> None:
         return  # as the checks will say
     for name in given & FIELDS.keys():
         check_field(f"config.{name}", flatten(config)[name], FIELDS[name])
-    processes.initialize(config.parallel)
+    processes.initialize(config.parallel.processes, config.parallel.process_id, config.parallel.coordinator)
     with processes.together():
         model = load_model(config.model.init_from, config.model.num_layers)
-        data = look_at(config)
-        name_retrieval(config, given)
+        data = look_at(data_spec(config))
+        config.update_from_flattened_dict(retrieval_fields(config.eval.data, config.eval.retrieval.data, given))
+    objectives = model_spec(config).objectives
     fields = flatten(config)
     set_already = {name: fields[name] for name in given if name in fields}
-    found = {**of_model(model, data), **of_data(config, data)}
+    found = {**of_model(model, data), **of_data(data, objectives)}
     longest = max(found["data.prompts.anchor"], found["data.prompts.positive"], key=len)
     found |= {"data.max_length": length_of(model, [longest + text for text in data.texts])}
 
@@ -121,28 +125,25 @@ def complete(config: config_dict.ConfigDict, given: AbstractSet[str]) -> None:
     if "data.held_out" in given:
         settle(config.data.held_out)
     else:
-        held_out, why = rows_to_hold_out(config, data)
+        scored = config.eval.data or config.eval.retrieval.data
+        held_out, why = (0, "") if scored else rows_to_hold_out(data, objectives)
         settle(held_out)
-        if held_out and (why := why_not_apart(config, data)):
+        if held_out and (why := why_not_apart(data, held_out_spec(config), config.data.subsample)):
             settle(0)
     columns = f" ({listed(data.columns)})" if data.columns[1:] else ""
-    processes.say(
-        f"tune: {data.rows:,} {data.kind}{columns}; {', '.join(f'{name} {value}' for name, value in shown(config))}"
-    )
+    train, every = config.train, config.eval.every
+    shown = {
+        "objective": " + ".join(name for name, term in config.objective.items() if term.weight),
+        "batch size": train.batch_size,
+        **({"steps": train.max_steps} if train.max_steps else {"epochs": train.epochs}),
+        "learning rate": train.learning_rate,
+        "at most": f"{config.data.max_length} tokens",
+        "evaluations": f"every {every} steps" if every else "at the start and the end",
+    }
+    processes.say(f"tune: {data.rows:,} {data.kind}{columns}; {', '.join(f'{name} {shown[name]}' for name in shown)}")
     if not has_scores(config) and "data.held_out" not in given:
         judge = option("eval", "FILE")
         processes.say(f"tune: not compared with the start: {why}; give {judge}: pairs with scores, or BEIR's layout")
-
-
-def shown(config: config_dict.ConfigDict) -> Iterator[tuple[str, Any]]:
-    """The names and values for people."""
-    objectives = [name for name, term in config.objective.items() if term.weight]
-    yield "objective", " + ".join(objectives)
-    yield "batch size", config.train.batch_size
-    yield ("steps", config.train.max_steps) if config.train.max_steps else ("epochs", config.train.epochs)
-    yield "learning rate", config.train.learning_rate
-    yield "at most", f"{config.data.max_length} tokens"
-    yield "evaluations", f"every {config.eval.every} steps" if config.eval.every else "at the start and the end"
 
 
 def of_model(model: Pretrained, data: Data) -> dict[str, Any]:
@@ -170,57 +171,63 @@ def _quoted(text: str) -> str:
     return '"' + text.replace('"', '""') + '"' if "," in text or '"' in text else text
 
 
-def of_data(config: config_dict.ConfigDict, data: Data) -> dict[str, Any]:
-    """The objective that the data allow, and how they are read."""
+def of_data(data: Data, objectives: Mapping[str, Any]) -> dict[str, Any]:
+    """The objective that the data allow beside those that are trained already, and how the data are read."""
     chosen = "cosent" if data.score else "info_nce"
     found: dict[str, Any] = {"data.positives": data.positives}
     if data.score:
         found["data.columns.score"] = data.score
     elif data.positives:
         found["data.columns.label"] = data.label
-    if not any(one.embeds for name, one in trained(config.objective).items() if name != "info_nce"):
+    if not any(one.embeds for name, one in trained(objectives).items() if name != "info_nce"):
         found |= {f"objective.{name}.weight": float(name == chosen) for name in {chosen, "info_nce"}}
     return found
 
 
-def name_retrieval(config: config_dict.ConfigDict, given: AbstractSet[str]) -> None:
-    """Moves the name of a folder in BEIR's layout from `eval.data` to where such folders are named."""
-    folder, fields = local_path(config.eval.data), config.eval.retrieval
-    if not config.eval.data or not (folder / CORPUS).is_file():
-        return
-    if fields.data:
-        raise UserError(
-            f"config.eval.retrieval.data={fields.data}: {folder} is such a folder too; name all of them here"
-        )
-    fields.data, config.eval.data = config.eval.data, ""
+def retrieval_fields(data: str, named: str, given: AbstractSet[str]) -> dict[str, Any]:
+    """The fields that move a folder in BEIR's layout from `eval.data` to where such folders are named; {} without one.
+
+    Args:
+      data: `eval.data`.
+      named: `eval.retrieval.data`.
+      given: the names of the fields that have a value from the command line.
+
+    Raises:
+      UserError: when others are named there already.
+    """
+    folder = local_path(data)
+    if not data or not (folder / CORPUS).is_file():
+        return {}
+    if named:
+        raise UserError(f"config.eval.retrieval.data={named}: {folder} is such a folder too; name all of them here")
+    fields = {"eval.retrieval.data": data, "eval.data": ""}
     if "eval.development" not in given:
-        config.eval.development = RETRIEVAL
+        fields["eval.development"] = RETRIEVAL
     if "eval.retrieval.development" not in given:
-        fields.development = "dev" if (folder / QRELS / "dev.tsv").is_file() else "test"
-        if fields.development == "test":
+        split = fields["eval.retrieval.development"] = "dev" if (folder / QRELS / "dev.tsv").is_file() else "test"
+        if split == "test":
             processes.say(f"{folder}: has no {QRELS}/dev.tsv, so its test queries choose the checkpoint too")
+    return fields
 
 
-def rows_to_hold_out(config: config_dict.ConfigDict, data: Data) -> tuple[int, str]:
+def rows_to_hold_out(data: Data, objectives: Mapping[str, Any]) -> tuple[int, str]:
     """How many rows are held out to choose the checkpoint and to compare it with the start; if none, why."""
-    if config.eval.data or config.eval.retrieval.data:
-        return 0, ""
     if data.width == 1:
         return 0, "sentences alone cannot tell whether training helps"
     for need, what in (("labels", "labels"), ("teacher", "a teacher")):
-        if objectives := needing(config.objective, need):
-            return 0, f"objective.{objectives[0].name} is trained with {what}, by which nothing is held out"
+        if needed_by := needing(objectives, need):
+            return 0, f"objective.{needed_by[0].name} is trained with {what}, by which nothing is held out"
     count = min(MANY, max(data.rows // 10, min(FEW, 3 * data.rows // 10)))
     least = -(-2 * FEWEST * 10 // 3)
     return (count, "") if count >= 2 * FEWEST else (0, f"{data.rows} rows are too few, {least} are needed")
 
 
-def why_not_apart(config: config_dict.ConfigDict, data: Data) -> str:
+def why_not_apart(data: Data, spec: HeldOutSpec, subsample: int) -> str:
     """Why the rows that are to be held out cannot be, for people; "" if they can."""
     examples = Examples(data.pairs, 0, scores=np.array(data.scores, np.float32) if data.score else None)
-    if config.data.subsample:
-        examples = draw(examples, config.data.subsample, config.seed, config.data.train)
-    return obstacle(config, examples, split_rows(config, examples))
+    if subsample:
+        examples = draw(examples, subsample, spec.seed, spec.data)
+    return obstacle(spec, examples, split_rows(spec, examples))
 
 
 def sizes_of(rows: int, width: int, set_already: Mapping[str, Any]) -> dict[str, Any]:
@@ -256,35 +263,33 @@ def length_of(model: Pretrained, texts: Sequence[str]) -> int:
     return min(model.max_length, max(SHORTEST, -(-wanted // STEP) * STEP))
 
 
-def look_at(config: config_dict.ConfigDict) -> Data:
+def look_at(spec: DataSpec) -> Data:
     """Reads the training data to see what they are.
 
     Raises:
       UserError: in the cases of reading them; also for sources of different kinds.
     """
-    files = [
-        file for name in split_sources(config.data.train) for file in ([name] if prefix_of(name) else files_of(name))
-    ]
-    found = [_look_at(config, file) for file in files]
+    files = [file for name in split_sources(spec.train) for file in ([name] if prefix_of(name) else files_of(name))]
+    found = [_look_at(spec, file) for file in files]
     if graded := next((data.score for data in found if data.score), ""):  # in one of the files
         found = [
-            _look_at(config, file, graded) if data.ones == graded else data
+            _look_at(spec, file, graded) if data.ones == graded else data
             for file, data in zip(files, found, strict=True)
         ]
     kinds = list(dict.fromkeys(data.kind for data in found))
     if len({(data.width == 1, data.positives, data.label, data.score) for data in found}) > 1:
         what = f"has {' and '.join(kinds)}; tune on data of one kind"
-        raise UserError(f"{option('data', config.data.train)}: {what}")
+        raise UserError(f"{option('data', spec.train)}: {what}")
     texts = [text for data in found for text in data.texts]
     rows = sum(data.rows for data in found)
     anchors, positives = ([text for data in found for text in data.pairs[place]] for place in range(2))
     scores = [score for data in found for score in data.scores]
     whole = found[0]._replace(texts=texts, pairs=(anchors, positives), scores=scores)
-    return whole._replace(rows=min(rows, config.data.subsample or rows))
+    return whole._replace(rows=min(rows, spec.subsample or rows))
 
 
-def _look_at(config: config_dict.ConfigDict, name: str, graded: str = "") -> Data:
-    columns, positives, ones = dict(config.data.columns), config.data.positives, ""
+def _look_at(spec: DataSpec, name: str, graded: str = "") -> Data:
+    columns, positives, ones = dict(spec.columns), spec.positives, ""
     columns["score"] = columns["score"] or graded
     if not positives and not columns["score"] and (columns["label"] or not columns["anchor"]):
         kind, column = values_of(name, columns)
@@ -294,7 +299,7 @@ def _look_at(config: config_dict.ConfigDict, name: str, graded: str = "") -> Dat
     label, score = columns["label"], columns["score"]
     if source.width != 2:
         positives = score = ""
-    if score and not scored_by_data(config):
+    if score and not (spec.scores and spec.scores.of_candidates):
         source = open_source(name, columns, positives, False, Scores("data.columns.score"), pairs=False)
     rows, texts = 0, list[str]()
     pairs, scores = (list[str](), list[str]()), list[float]()

@@ -21,11 +21,13 @@ from simcse_jax.devices.parts import gather
 from simcse_jax.errors import UserError
 from simcse_jax.models.sentence_encoder import build
 from simcse_jax.objectives.registry import OBJECTIVES, needing, trained
+from simcse_jax.runs.state import model_spec
 from simcse_jax.training.costs import compile, described
 from simcse_jax.training.costs.described import PLUGINS, described_devices, prepare
 from simcse_jax.training.costs.program import COLLECTIVES, Program
 from simcse_jax.training.costs.roofline import CHIPS
 from simcse_jax.training.costs.sizes import guess_columns
+from simcse_jax.training.setup import abstract_step, data_spec
 
 pytestmark = pytest.mark.platforms
 
@@ -74,7 +76,7 @@ def test_the_command_computes_the_costs_of_a_step(tiny_bert, tmp_path, monkeypat
     printed, (figures,) = costs(call, tiny_bert, tmp_path, "--topology=v5e:2x2", "--config.model.num_layers=1")
     assert "a bound, not a measurement" in printed
     config = tiny_config(**FEW, **{"model.num_layers": 1})
-    traced = compile.trace_step(config, TINY.keep_layers(1), 1, jax.devices()[:2])
+    traced = compile.trace_step(abstract_step(config, TINY.keep_layers(1), 1), jax.devices()[:2])
     assert figures["flops"] == product_flops(traced.jaxpr).total()
     assert (figures["chips"], figures["sentences"]) == (2, 16)
 
@@ -103,7 +105,9 @@ def test_a_tiny_model_s_step_compiles_for_a_tpu(tiny_bert: Path, tmp_path: Path)
     arguments = ("--topology=v5e:2x2", "--config.parallel.chunk_size=2")
     printed, (figures,) = costs(run, tiny_bert, tmp_path, *arguments)
     assert "a bound, not a measurement" in printed
-    traced = compile.trace_step(tiny_config(**FEW, **{"parallel.chunk_size": 2}), TINY, 1, jax.devices()[:4])
+    traced = compile.trace_step(
+        abstract_step(tiny_config(**FEW, **{"parallel.chunk_size": 2}), TINY, 1), jax.devices()[:4]
+    )
     assert figures["flops"] == product_flops(traced.jaxpr).total()
     parameters = sum(value.size for value in build(TINY, with_head=True)[1].values())
     exchanged = {each["kind"]: each["bytes"] for each in figures["collectives"]}
@@ -139,7 +143,11 @@ def test_a_tiny_model_s_step_compiles_for_gpus_of_two_nodes(tiny_bert: Path, tmp
 @needs_cuda
 def test_a_plan_compiles_training_and_encoding(tiny_bert: Path, tmp_path: Path):
     printed, figures = costs(run, tiny_bert, tmp_path, "--topology=h100:2", "--plan=sentences=1e9,tokens=11")
-    traced = compile.trace_encoding(tiny_config(**FEW), TINY, 12, jax.devices()[:1])  # one of two GPUs, 12 tokens
+    config = tiny_config(**FEW)
+    batch = config.train.batch_size
+    traced = compile.trace_encoding(
+        model_spec(config), TINY, (batch, 12), "float32", jax.devices()[:1]
+    )  # one of two GPUs
     assert figures["encoding"]["flops"] == product_flops(traced.jaxpr).total() // 2
     assert "read_rate" in printed and "exact search: a GPU holds" in printed
 
@@ -160,12 +168,12 @@ def test_every_recipe_and_objective_compiles_for_gpus():
         for variant in recipe.variants or ("",):
             config, _ = parse([f"--config={recipe.file}{':' * bool(variant)}{variant}"], needs_workdir=False)
             config.update_from_flattened_dict({"data.max_length": 16, "train.batch_size": 16})
-            columns, fields = guess_columns(config), flatten(config)
+            columns, fields = guess_columns(data_spec(config)), flatten(config)
             kind = repr((columns, [fields[name] for name in fields if is_compiled(name)]))
             objectives |= set(trained(config.objective))
             if kind not in seen:
                 generator = TINY if needing(config.objective, "replaces_tokens") else None
-                report = compile.compile_step(config, TINY, columns, "h200:2", generator)
+                report = compile.compile_step(abstract_step(config, TINY, columns, generator), "h200:2")
                 assert report.flops and report.hbm_bytes, (recipe.file, variant)
             seen.add(kind)
     assert objectives == set(OBJECTIVES)

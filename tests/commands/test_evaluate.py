@@ -6,11 +6,11 @@ import pytest
 from support import call, refused
 from support.beir import write_beir
 
+from simcse_jax.choices import TASKS, TRANSFER
 from simcse_jax.commands import verbs
 from simcse_jax.commands.evaluate import read_tasks, unlike
 from simcse_jax.evaluation import beir, retrieval, sts
 from simcse_jax.simcse import SimCSE
-from simcse_jax.tasks import TASKS, TRANSFER
 
 
 def scored(tmp_path, model, data, *more) -> tuple[str, dict]:
@@ -94,7 +94,7 @@ MISTAKES = [
     ("--data none --tasks STS12,STSBenchmrk", ["--tasks", "'STSBenchmrk'", "nearest", "STSBenchmark"]),
     ("--data none --tasks ,", ["--tasks is empty", "SICKRelatedness"]),
     ("--data none --metric kendall", ["--metric", "'kendall'", "nearest"]),
-    ("--data none --dimensions 8,x", ["--dimensions x: must be whole numbers"]),
+    ("--data none --dimensions 8,x", ["--dimensions '8,x': is not a whole number"]),
     ("--data none --dimensions 8 8", ["--dimensions 8,8: must be different"]),
     ("--tasks STS12", ["--data is missing; STS12 needs"]),
     ("--tasks retrieval", ["no task 'retrieval'; the nearest one is retrieval:FOLDER"]),

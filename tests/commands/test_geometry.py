@@ -9,6 +9,7 @@ from support import call, refused
 from support.pictures import texts
 
 import simcse_jax
+from simcse_jax.choices import TASKS
 from simcse_jax.commands import geometry, verbs
 from simcse_jax.errors import UserError
 from simcse_jax.evaluation import geometry as measures
@@ -16,7 +17,6 @@ from simcse_jax.evaluation import sts
 from simcse_jax.evaluation.postprocess import whitening
 from simcse_jax.runs.dynamics import steps_of
 from simcse_jax.simcse import SimCSE
-from simcse_jax.tasks import TASKS
 
 
 def scored(encode, corpus) -> tuple[float, float]:

@@ -12,6 +12,7 @@ from simcse_jax.config.checks import validate
 from simcse_jax.errors import UserError
 from simcse_jax.huggingface.load import load
 from simcse_jax.training.reading import read_corpus
+from simcse_jax.training.setup import data_spec
 
 
 @pytest.fixture
@@ -71,13 +72,13 @@ def test_rows_left_out_are_counted_cut_sentences_told_and_a_run_must_have_the_te
     config.data.train, config.data.max_length, config.model.template = str(out), 16, text
     config.train.batch_size = 32
     model = dataclasses.replace(load(str(tiny_bert)), template=text)
-    batch = read_corpus(validate(config.copy_and_resolve_references()), model, model.tokenizer).batches(32, 0)[0]
+    batch = read_corpus(data_spec(validate(config)), model, model.tokenizer).batches(32, 0)[0]
     ends = np.array(model.tokenizer.template.after)
     for ids, length in zip(batch["input_ids"][:, 0], batch["attention_mask"][:, 0].sum(axis=1), strict=True):
         np.testing.assert_array_equal(ids[length - len(ends) : length], ends)
     config.model.template = ""
     with pytest.raises(UserError, match="was prepared with another tokenizer"):
-        read_corpus(validate(config), load(str(tiny_bert)), load(str(tiny_bert)).tokenizer)
+        read_corpus(data_spec(validate(config)), load(str(tiny_bert)), load(str(tiny_bert)).tokenizer)
 
 
 MISTAKES = [

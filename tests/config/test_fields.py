@@ -1,13 +1,9 @@
-import jax.numpy as jnp
 import pytest
 from support.configs import config_of
 
 from simcse_jax.config.fields import FIELDS, SECTIONS, default_config, defaults_of, flatten, numbers_of_step, trains
 from simcse_jax.errors import UserError
 from simcse_jax.field import number
-from simcse_jax.models import config as models
-from simcse_jax.models.nonlinearities import ACTIVATION_FUNCTIONS
-from simcse_jax.models.pooling import pool
 
 
 def test_the_default_config_has_every_field_and_is_another_one_each_time():
@@ -44,13 +40,3 @@ def test_the_numbers_of_the_step():
     # A run trains unless it has neither epochs nor steps.
     for epochs, steps, expected in ((1, 0, True), (0, 0, False), (0, 1, True)):
         assert trains(config_of(train__epochs=epochs, train__max_steps=steps)) is expected
-
-
-def test_names_are_those_of_the_code():
-    assert set(models.ACTIVATIONS) == set(ACTIVATION_FUNCTIONS)
-    states, mask = list(jnp.ones((3, 1, 2, 4))), jnp.ones((1, 2), int)
-    found = (pool(states, mask, pooler, is_mask_token=mask > 0) for pooler in models.POOLERS)
-    assert all(each.shape == (1, 4) for each in found)
-    assert all(jnp.dtype(dtype) for dtype in models.DTYPES)
-    with pytest.raises(ValueError):
-        pool(states, mask, "min")

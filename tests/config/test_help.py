@@ -58,11 +58,14 @@ for command in COMMANDS:
     sys.argv = [command, "--help"]
     with contextlib.suppress(SystemExit):
         main()
-from simcse_jax.config.checks import validate
+from simcse_jax.config.checks import ineffective, validate
 from simcse_jax.config.flags import parse_run
 
-validate(parse_run(["--config=configs/sup_bert.py:mlm", "--workdir=w"])[0])
-assert not {"jax", "flax", "transformers"} & set(sys.modules)
+for name in ("configs/sup_bert.py:mlm", "diffcse:simcse_plus_plus"):
+    config, *_ = parse_run([f"--config={name}", "--workdir=w"])
+    validate(config)
+    ineffective(config)
+assert not {"jax", "flax", "optax", "transformers"} & set(sys.modules)
 """
     code = f"COMMANDS = {COMMANDS}{code}"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)

@@ -7,7 +7,7 @@ from support.listed import record
 from simcse_jax.config import flags
 from simcse_jax.config.checks import validate
 from simcse_jax.config.fields import default_config, flatten
-from simcse_jax.config.recorded import recorded_config
+from simcse_jax.config.recorded import identity, recorded_config
 from simcse_jax.errors import UserError
 
 
@@ -28,6 +28,14 @@ def test_a_run_is_repeated_by_its_record_and_another_seed_gives_another_end(trai
         losses.append([line["loss"] for line in lines(folder) if "loss" in line])
     assert records[0]["config"] == records[1]["config"] and records[0]["sha256"] == records[1]["sha256"]
     assert losses[0] == losses[1] and len(losses[0]) == 5 and losses[2][-1] != losses[0][-1]
+
+
+def test_processes_differ_in_their_numbers_alone():
+    config, other = default_config(), default_config()
+    other.parallel.process_id = 3
+    assert identity(config) == identity(other)
+    other.seed = 1
+    assert identity(config) != identity(other)
 
 
 def test_fields_are_changed_as_those_of_a_recipe(tmp_path):

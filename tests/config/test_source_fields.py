@@ -2,30 +2,34 @@ import pytest
 from support.configs import config_of
 
 from simcse_jax.config.checks import ineffective, validate
-from simcse_jax.config.source_fields import lengths_of, longest, prompts_of
-from simcse_jax.data.tokens import Prompts
+from simcse_jax.config.source_fields import read_prompts, read_range, read_weights
 from simcse_jax.errors import UserError
 
 TWO = {"data__train": "a.csv,b.csv"}
 
 
-def test_a_prompt_is_for_all_sources_or_for_each_and_a_length_for_a_column():
-    assert prompts_of(config_of(**TWO)) == ()
-    assert prompts_of(config_of(**TWO, data__prompts__anchor="q: ")) == (Prompts("q: ", ""),) * 2
+def test_a_prompt_is_for_all_sources_or_for_each():
+    assert read_prompts(config_of(**TWO)) == []
+    assert read_prompts(config_of(**TWO, data__prompts__anchor="q: ")) == [["q: "] * 2, [""] * 2]
     listed = config_of(**TWO, data__prompts__anchor="q: ,", data__prompts__positive='"a, b: ","say ""it"": "')
-    assert prompts_of(listed) == (Prompts("q: ", "a, b: "), Prompts("", 'say "it": '))
+    assert read_prompts(listed) == [["q: ", ""], ["a, b: ", 'say "it": ']]
     lines = config_of(**TWO, data__prompts__anchor="Instruct: find\nQuery: ")
-    assert prompts_of(lines)[1].anchor == "Instruct: find\nQuery: "
+    assert read_prompts(lines)[0][1] == "Instruct: find\nQuery: "
     one = config_of(data__train="a.csv", data__prompts__anchor='Instruct: for this, find\nQuery: "')
-    assert prompts_of(one) == (Prompts('Instruct: for this, find\nQuery: "', ""),)
+    assert read_prompts(one) == [['Instruct: for this, find\nQuery: "'], [""]]
     one.data.prompts.anchor = '"with, quotes: "'
-    assert prompts_of(one) == (Prompts("with, quotes: ", ""),)
-    # Lengths are by column where one is set.
-    assert lengths_of(config_of(**TWO)) is None and longest(config_of(**TWO)) == ("data.max_length", 32)
-    queries = config_of(**TWO, data__lengths__anchor=16, data__max_length=256)
-    assert lengths_of(queries) == (16, 256) and longest(queries) == ("data.max_length", 256)
-    both = config_of(**TWO, data__lengths__anchor=16, data__lengths__positive=64, data__max_length=256)
-    assert lengths_of(both) == (16, 64) and longest(both) == ("data.lengths.positive", 64)
+    assert read_prompts(one) == [["with, quotes: "], [""]]
+
+
+def test_weights_and_the_range_of_scores_are_numbers_that_fit_float32():
+    assert read_range(()) is None and read_range(("-1", "1")) == (-1.0, 1.0)
+    for parts in (("1",), ("0", "1", "2"), ("5", "0"), ("1", "1"), ("a", "b"), ("0", "nan"), ("0", "inf")):
+        with pytest.raises(ValueError):
+            read_range(parts)
+    assert read_weights(("1", "1e30", "1e-30")) == (1.0, 1e30, 1e-30)
+    for weight in ("0", "-1", "nan", "inf", "1e31", "1e-31", "a", ""):
+        with pytest.raises(ValueError):
+            read_weights(("1", weight))
 
 
 PAIRED = {"objective__contrastive_tension__weight": 1.0, "objective__info_nce__weight": 0.0}  # makes its own pairs

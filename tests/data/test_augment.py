@@ -3,7 +3,8 @@ from itertools import combinations
 
 from support.data import change, raises
 
-from simcse_jax.data.augment import AUGMENTATIONS, crop, delete, delete_one
+from simcse_jax.choices import AUGMENTATIONS
+from simcse_jax.data.augment import crop, delete, delete_one
 from simcse_jax.data.draws import row_generator
 
 TEN = [f"w{number}" for number in range(10)]

@@ -8,7 +8,7 @@ import pytest
 from support.data import raises, refused
 
 from simcse_jax.data.examples import read_examples
-from simcse_jax.data.scores import Scores, parse_score, read_range
+from simcse_jax.data.scores import Scores, parse_score
 
 SCORES = Scores("objective.cosent")
 UNIT = Scores("objective.cosine_mse", (0.0, 1.0))
@@ -23,10 +23,6 @@ def test_a_score_is_a_number_or_its_text_goes_with_its_pair_and_wrong_ones_are_r
     assert {parse_score(value, "here") for value in ("", " ", None, np.nan, Decimal("NaN"), pandas.NA)} == {None}
     for value in ("high", "1,000", "-12,500", "1,000,5", "1_5", "nan", "inf", "1e31", [3], 10**400, np.ones(2)):
         raises("here holds ", parse_score, value, "here")
-    assert read_range(()) is None and read_range(("-1", "1")) == (-1.0, 1.0)
-    for parts in (("1",), ("0", "1", "2"), ("5", "0"), ("1", "1"), ("a", "b"), ("0", "nan"), ("0", "inf")):
-        with pytest.raises(ValueError):
-            read_range(parts)
     examples = read_examples(write("a.csv", GRADED), scores=SCORES)
     assert examples.columns == (["a", "g"], ["b", "h"]) and examples.scores.dtype == np.float32
     np.testing.assert_allclose(examples.scores, [3.2, 5])

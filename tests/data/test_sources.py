@@ -1,9 +1,8 @@
 import numpy as np
 import pytest
-from support.data import raises, refused
+from support.data import refused
 
 from simcse_jax.data.examples import read_examples
-from simcse_jax.data.sources import split_sources
 
 
 @pytest.fixture
@@ -47,21 +46,9 @@ def test_sources_are_joined_in_order_and_a_folder_or_pattern_is_one(several, wri
     refused(f"{folder}/*.parquet", "data.train=", "no file matches")
     monkeypatch.chdir(tmp_path)
     write("a,b.txt", "eins\n")
-    assert split_sources("a.txt") == ["a.txt"]
-    assert split_sources("a.txt, hf:x:y") == ["a.txt", "hf:x:y"]
-    assert split_sources("a,b.txt") == ["a,b.txt"]  # such a file exists
-    assert split_sources('c.txt,"a,b.txt"') == ["c.txt", "a,b.txt"]
     write("c.txt", "zwei\n")
     assert read_examples("a,b.txt").columns == (["eins"],)
     assert read_examples('c.txt,"a,b.txt"').columns == (["zwei", "eins"],)
-    for specification, part in (
-        ("a.txt,,b.txt", "source 2 of 3 has no name"),
-        ("a.txt,", "source 2 of 2"),
-        ("a.txt, b.txt,a.txt", "a.txt is named twice"),
-        ("a.txt,./a.txt", "a.txt is named twice"),
-        ('a.txt,"b.txt', "not a list of sources"),
-    ):
-        raises(part, split_sources, specification)
     sentences, pairs, triplets = several
     refused(f"{tmp_path}/no,ne.txt", f"{tmp_path}/no: no such file", "in double quotes")
     refused(f"{sentences},{triplets}", sentences, "has sentences", triplets, "has triplets", "data.mixed=True")

@@ -7,7 +7,6 @@ import jax
 import numpy as np
 import pytest
 from jax.experimental.compilation_cache import compilation_cache
-from ml_collections import config_dict
 from support import finish, start_command, start_processes, train_args
 
 from simcse_jax import SimCSE
@@ -70,8 +69,8 @@ def test_all_that_computes_is_refused_in_a_fork(tiny_bert, monkeypatch):
         lambda: model.encode_tokens("a"),
         lambda: model.search(query),
         lambda: model.batch_encoder(),
-        lambda: processes.initialize(config_dict.ConfigDict({"processes": 1})),
-        lambda: choose_devices(config_dict.ConfigDict()),
+        lambda: processes.initialize(1),
+        lambda: choose_devices(0, 0, 0),
     ):
         with pytest.raises(UserError, match="this process was forked from process 7"):
             call()

@@ -7,11 +7,11 @@ import pytest
 from support.beir import write_beir
 from support.data import raises
 
+from simcse_jax.choices import STORAGES
 from simcse_jax.evaluation import beir, retrieval
 from simcse_jax.evaluation.evaluator import Retriever
 from simcse_jax.evaluation.retrieval import Ranking, Retrieval, Sides, search, sides
 from simcse_jax.index.placed import DTYPES
-from simcse_jax.tasks import STORAGES
 
 
 @pytest.fixture(scope="module")

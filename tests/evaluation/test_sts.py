@@ -4,10 +4,10 @@ import scipy.stats
 from support.data import raises
 from support.recorded import recorded, twice
 
+from simcse_jax.choices import TASKS
 from simcse_jax.evaluation import sts
 from simcse_jax.huggingface.load import load
 from simcse_jax.simcse import SimCSE
-from simcse_jax.tasks import TASKS
 
 WORDS = ["the", "a", "cat", "dog", "bird", "sat", "ran", "sings", "on", "in", "mat", "park"]
 VECTORS = dict(zip(WORDS, np.random.default_rng(0).normal(size=(len(WORDS), 8)), strict=True))

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from simcse_jax.errors import UserError
-from simcse_jax.host.names import AtStep, split_glove, split_label, split_step
+from simcse_jax.host.names import AtStep, split_glove, split_label, split_sources, split_step
 
 STEPS = {"runs/a": ("runs/a", None), "runs/a@step=200": ("runs/a", 200), "runs/a@step=0": ("runs/a", 0)}
 STEPS |= {"gs://bucket/a@step=last": ("gs://bucket/a", "last"), "owner/model@main": ("owner/model@main", None)}
@@ -56,3 +56,21 @@ def test_a_name_may_have_a_label(tmp_path):
     assert split_label(f"{tmp_path}/tau=1=c") == (f"{tmp_path}/tau=1", "c")
     with pytest.raises(UserError, match="x=: the label is empty"):
         split_label("x=")
+
+
+def test_a_list_of_sources_has_its_names_in_quotes_where_they_have_commas(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a,b.txt").write_text("eins\n")
+    assert split_sources("a.txt") == ["a.txt"]
+    assert split_sources("a.txt, hf:x:y") == ["a.txt", "hf:x:y"]
+    assert split_sources("a,b.txt") == ["a,b.txt"]  # such a file exists
+    assert split_sources('c.txt,"a,b.txt"') == ["c.txt", "a,b.txt"]
+    for specification, part in (
+        ("a.txt,,b.txt", "source 2 of 3 has no name"),
+        ("a.txt,", "source 2 of 2"),
+        ("a.txt, b.txt,a.txt", "a.txt is named twice"),
+        ("a.txt,./a.txt", "a.txt is named twice"),
+        ('a.txt,"b.txt', "not a list of sources"),
+    ):
+        with pytest.raises(UserError, match=part):
+            split_sources(specification)

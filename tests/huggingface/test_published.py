@@ -5,10 +5,11 @@ import pytest
 from support import CONFIGS, write_model, write_prompted
 from support.models import edit_tensors
 
+from simcse_jax.choices import POOLERS
 from simcse_jax.errors import UserError
 from simcse_jax.huggingface.load import choose_pooler, load
 from simcse_jax.huggingface.published import OWN_POOLERS, PUBLISHED, encoder_config, own_pooler
-from simcse_jax.models.config import POOLERS, EncoderConfig
+from simcse_jax.models.config import EncoderConfig
 from simcse_jax.models.sentence_encoder import build
 
 SIZES = {  # the published numbers of parameters, without a pooler

@@ -9,6 +9,7 @@ from support import ENCODERS, write_model
 from support.models import add_mask_token, drawn_modules, edit_json, edit_tensors, same
 from support.recorded import recorded, twice
 
+from simcse_jax.choices import MASK_TOKEN, POOLERS
 from simcse_jax.errors import UserError
 from simcse_jax.huggingface.load import choose_pooler, load
 from simcse_jax.huggingface.resolve import resolve
@@ -16,7 +17,7 @@ from simcse_jax.huggingface.sentence_transformers import Settings
 from simcse_jax.huggingface.tokenizer import MARKER
 from simcse_jax.huggingface.weight_names import NAMES, head_tensors, to_tensors
 from simcse_jax.huggingface.write import write_model as write_folder
-from simcse_jax.models.config import MASK_TOKEN, POOLERS, Dense, LayerNorm, Normalize
+from simcse_jax.models.config import Dense, LayerNorm, Normalize
 from simcse_jax.models.language_model import shapes
 from simcse_jax.simcse import SimCSE
 

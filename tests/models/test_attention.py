@@ -18,6 +18,7 @@ from simcse_jax.models.config import EncoderConfig
 from simcse_jax.models.dropout import Draws
 from simcse_jax.models.sentence_encoder import build
 from simcse_jax.training.costs.compile import trace_step
+from simcse_jax.training.setup import abstract_step
 
 ROWS, LENGTH = 3, 22
 ALL = (None, None)  # the reach of queries that see all keys
@@ -319,7 +320,9 @@ def test_a_step_of_several_devices_with_kernels_is_lowered_for_their_platform(pl
     config.update_from_flattened_dict({"train.batch_size": 4, "train.dtype": "bfloat16", "data.max_length": length})
     config.model.update({"attention_dropout": 0.0, "attention_kernels": True, "pooler": "avg", "mlp": "none"})
     encoder = dataclasses.replace(EncoderConfig.from_hugging_face(CONFIGS["modernbert"], "test"), max_positions=length)
-    text = trace_step(config, encoder, 1, jax.devices()[:2]).lower(lowering_platforms=(platform,)).as_text()
+    text = (
+        trace_step(abstract_step(config, encoder, 1), jax.devices()[:2]).lower(lowering_platforms=(platform,)).as_text()
+    )
     assert text.count(kernel) >= 2 * encoder.num_layers
     if platform == "cuda":
         assert [text.count(rf"sliding_window_length\22: {places}") > 0 for places in (0, 4, 5)] == [True, False, True]

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 from support import random_batch, random_model, row_keys
 
+from simcse_jax.choices import REPETITIONS
 from simcse_jax.models import changes, parameters
 from simcse_jax.models.changes import DRAWN, Change, Repeated, Retemplated, cutoff, shuffled, template_alone
-from simcse_jax.models.config import REPETITIONS, Template
+from simcse_jax.models.config import Template
 
 pytestmark = pytest.mark.exact
 ROWS = 6

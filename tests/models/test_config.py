@@ -3,8 +3,9 @@ import dataclasses
 import pytest
 from support import CONFIGS
 
+from simcse_jax.config.loss_fields import is_widths
 from simcse_jax.errors import UserError
-from simcse_jax.models.config import BOUNDS, EncoderConfig, is_widths
+from simcse_jax.models.config import BOUNDS, EncoderConfig
 from simcse_jax.models.model_types import MODEL_TYPES
 
 

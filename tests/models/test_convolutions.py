@@ -8,8 +8,9 @@ from support import random_model
 from support.checks import random
 from support.recorded import recorded, twice
 
+from simcse_jax.choices import CONVOLUTION_ACTIVATIONS
 from simcse_jax.models import convolutions, parameters
-from simcse_jax.models.config import CONVOLUTION_ACTIVATIONS, Convolutions
+from simcse_jax.models.config import Convolutions
 from simcse_jax.models.convolutions import Convolution, convolve, fresh, layers
 from simcse_jax.models.sentence_encoder import build
 

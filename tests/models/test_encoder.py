@@ -5,8 +5,9 @@ import pytest
 from flax import nnx
 from support import random_batch, random_model, row_keys
 
+from simcse_jax.choices import POOLERS
 from simcse_jax.models import parameters
-from simcse_jax.models.config import POOLERS, EncoderConfig
+from simcse_jax.models.config import EncoderConfig
 from simcse_jax.models.padding import Padded, unpadded
 from simcse_jax.models.pooling import pool
 from simcse_jax.models.sentence_encoder import SentenceEncoder, build

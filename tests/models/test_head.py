@@ -1,6 +1,7 @@
 from support import random_model
 
-from simcse_jax.models.head import HEADS, PREFIX, Head, has_head
+from simcse_jax.choices import HEADS, Head
+from simcse_jax.models.head import PREFIX, has_head
 
 
 def test_which_values_have_a_head_in_training_and_at_test_time_and_parameters_that_have_one():

@@ -3,7 +3,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from simcse_jax.models.config import POOLERS
+from simcse_jax.choices import POOLERS
 from simcse_jax.models.pooling import FIRST_TOKEN, POOLER_FUNCTIONS, pool
 
 

@@ -7,7 +7,7 @@ import pytest
 from support.checks import assert_sharded_is_whole, random
 from support.recorded import recorded, twice
 
-from simcse_jax.models.projector import Projector, batch_norm, fresh_projector, project, read_projector, width
+from simcse_jax.models.projector import Projector, batch_norm, fresh_projector, project, width
 
 HIDDEN = 6
 DIFFCSE = Projector(("2D", "D"))  # 6 → 12 → 6
@@ -92,7 +92,7 @@ def test_several_runs_at_once_are_each_alone_and_statistics_are_over_all_views_t
     np.testing.assert_array_equal(batch_norm(np.ones((4, 2), np.float32), lambda x: x), 0)
 
 
-def test_initial_values_widths_and_the_fields_of_a_run():
+def test_initial_values_and_widths():
     params = fresh_projector(Projector(("4096", "D"), bias=True, last_norm="affine"), 96, jax.random.key(3))
     shapes = {"layers.0.kernel": (96, 4096), "layers.1.kernel": (4096, 96)}
     shapes |= dict.fromkeys(("norms.0.scale", "norms.0.bias"), (4096,))
@@ -105,6 +105,3 @@ def test_initial_values_widths_and_the_fields_of_a_run():
             np.testing.assert_array_equal(value, float(name.endswith("scale")))
     assert np.abs(params["layers.0.kernel"].T[:96] - params["layers.1.kernel"][:96]).max() > 0.01
     assert [width(text, 768) for text in ("4096", "D", "2D")] == [4096, 768, 1536]
-    assert read_projector({"widths": ""}) is None
-    fields = {"widths": "2D,D", "bias": True, "last_norm": "none", "statistics": "each", "objectives": ["x"]}
-    assert read_projector(fields) == Projector(("2D", "D"), True, "none", "each")

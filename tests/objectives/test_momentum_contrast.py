@@ -58,10 +58,10 @@ def kept(reading="paper", momentum=0.75):
     _, params, config = random_model(num_layers=1)
     key = jax.random.key(1, impl="threefry2x32")
     params = {name: jnp.asarray(value) for name, value in params.items()}
-    return params, OBJECTIVE.state(config, params, key, queue=5, reading=reading, momentum=momentum)
+    return params, OBJECTIVE.initial_state(config, params, key, queue=5, reading=reading, momentum=momentum)
 
 
-after = jax.jit(functools.partial(OBJECTIVE.after, momentum=0.75))
+after = jax.jit(functools.partial(OBJECTIVE.next_state, momentum=0.75))
 
 
 def test_the_queue_has_the_newest_rows_in_the_order_of_the_batches():
@@ -101,5 +101,5 @@ def test_as_released_it_starts_from_bert_s_random_weights():
 
 
 def test_what_enters_the_queue_has_neither_dropout_nor_a_change():
-    (anchor,) = OBJECTIVE.left(Plan(1, "noisy", anchor_change="shuffled")).values()
+    (anchor,) = OBJECTIVE.state_views(Plan(1, "noisy", anchor_change="shuffled")).values()
     assert (anchor.masks, anchor.noise, anchor.change, anchor.tower) == ((), None, "none", OBJECTIVE.name)

@@ -2,7 +2,7 @@ import jax
 from support import random_model
 
 from simcse_jax.config.fields import default_config
-from simcse_jax.objectives.registry import OBJECTIVES, needing, temperature_of, trained
+from simcse_jax.objectives.registry import OBJECTIVES, needing, temperature_of, trained, with_loss
 from simcse_jax.runs.state import CONVOLUTION_STREAM, HEAD_STREAM, PROJECTOR_STREAM, SECOND_HEAD_STREAM
 
 
@@ -34,7 +34,7 @@ def test_the_temperature_is_that_of_the_trained_contrast():
 
 def test_no_two_parameters_share_a_stream_or_a_name():
     _, params, encoder = random_model()
-    own = [objective.parameters for objective in OBJECTIVES.values() if objective.parameters]
+    own = [parameters for one in OBJECTIVES.values() if (parameters := with_loss(one).parameters)]
     streams = [HEAD_STREAM, SECOND_HEAD_STREAM, CONVOLUTION_STREAM, PROJECTOR_STREAM, *(each.stream for each in own)]
     assert len(own) == 3 and len(set(streams)) == len(streams)
     names = [*params, *(name for each in own for name in each.fresh(encoder, jax.random.key(0)))]

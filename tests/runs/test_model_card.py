@@ -14,17 +14,16 @@ from support.layouts import write_byte_level
 from support.listed import record
 from support.models import add_mask_token
 
+from simcse_jax.choices import POOLERS, TASKS
 from simcse_jax.config.fields import default_config
 from simcse_jax.host.storage import write_json
 from simcse_jax.huggingface.load import load
 from simcse_jax.huggingface.sentence_transformers import DEFAULTS, Settings
 from simcse_jax.huggingface.write import write_model
-from simcse_jax.models.config import POOLERS
 from simcse_jax.runs import model_card
 from simcse_jax.runs.exporting import export
 from simcse_jax.runs.model_card import is_test, scores
 from simcse_jax.simcse import SimCSE
-from simcse_jax.tasks import TASKS
 
 ENCODER = {"model_type": "bert", "sentence_size": 384, "num_layers": 6, "convolutions": None, "modules": ()}
 HEADLESS = SimpleNamespace(
@@ -301,7 +300,7 @@ def test_what_chose_the_checkpoint_and_what_is_a_test_set():
         held["config"]["eval"]["against_start"] = True
         assert ("chosen by the other half of them" in scores(held, pairs)) == bool(every)
     for data, of_test in (("data/senteval-1.0", True), ("a.b/SentEval", True), ("dev.tsv", False)):
-        assert is_test(run(data=data, tasks=("STSBenchmark",))["config"], "STSBenchmark") is of_test
+        assert is_test(run(data=data, tasks=("STSBenchmark",)), "STSBenchmark") is of_test
 
 
 def test_retrieval_has_a_table_of_its_own_and_the_comparison_with_the_start_names_its_measure():

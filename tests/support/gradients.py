@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from simcse_jax.devices.mesh import data_mesh
-from simcse_jax.training.loss import Recipe, make_loss
+from simcse_jax.training.loss import make_loss
+from simcse_jax.training.recipe import Recipe
 
 
 def compiled(graph: Any, recipe: Recipe, devices: int = 1, parts: int = 0, gradient: bool = True):

@@ -5,7 +5,7 @@ import shutil
 
 from simcse_jax.runs.checkpoints import Checkpoints
 from simcse_jax.runs.loading import load_model
-from simcse_jax.runs.state import split_shapes
+from simcse_jax.runs.state import model_spec, split_shapes
 from simcse_jax.training.run import train_and_evaluate
 from support import assert_arrays
 
@@ -20,7 +20,7 @@ def trained_and_resumed(config, folder, step=2, last=4):
     kept = [line for line in lines if json.loads(line)["step"] <= step]
     (stopped / "metrics.jsonl").write_text("\n".join(kept) + "\n")
     train_and_evaluate(config, str(stopped))
-    shapes = split_shapes(load_model(str(folder / "run")).config, config)[0]
+    shapes = split_shapes(load_model(str(folder / "run")).config, model_spec(config))[0]
     ended = (Checkpoints(folder / name, read_only=True) for name in ("run", "stopped"))
     straight, resumed = (checkpoints.restore_params(last, shapes) for checkpoints in ended)
     assert_arrays(resumed, straight)

@@ -4,13 +4,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from simcse_jax.choices import HEADS
 from simcse_jax.models.masking import Masking
 from simcse_jax.models.projector import Projector
-from simcse_jax.objectives.objective import Embedded, Term
-from simcse_jax.objectives.registry import OBJECTIVES
+from simcse_jax.objectives.embedded import Embedded
+from simcse_jax.objectives.objective import Term
+from simcse_jax.objectives.registry import OBJECTIVES, with_loss
 from simcse_jax.objectives.views import Plan
-from simcse_jax.runs.state import pretrained_shapes, split_shapes
-from simcse_jax.training.loss import Recipe
+from simcse_jax.runs.state import ModelSpec, pretrained_shapes, split_shapes
+from simcse_jax.training.recipe import Recipe
 from support import random_batch, random_model
 
 BATCH = 8
@@ -25,7 +27,7 @@ def settings(**changes):
 
 
 def term(name, options=(), projected=False):
-    return Term(OBJECTIVES[name], options, projected)
+    return Term(with_loss(OBJECTIVES[name]), options, projected)
 
 
 INFO_NCE = term("info_nce", (("similarity", "cosine"), ("symmetric", False)))
@@ -74,8 +76,7 @@ def replaced_tokens_step(projector=True, dtype=jnp.float32, reading="released", 
     masking = Masking(mask_id=3, special_ids=(0, 1, 2, 3))
     own = Projector(("2D", "D")) if projector else None
     objective = {"info_nce": {"weight": 1.0}, "replaced_token_detection": {"weight": 1.0}}
-    fields = {"model": {"mlp": "none"}, "objective": objective}
-    fields |= {"projector": own._asdict() | {"widths": "2D,D"}} if own else {}
+    spec = ModelSpec(head=HEADS["none"], projector=own, objectives=objective)
     generator = np.random.default_rng(0)
 
     def drawn(shapes):
@@ -84,7 +85,7 @@ def replaced_tokens_step(projector=True, dtype=jnp.float32, reading="released", 
             for name, shape in shapes.items()
         }
 
-    params = jax.tree.map(jnp.asarray, drawn(split_shapes(config, fields)[0]) | params)
+    params = jax.tree.map(jnp.asarray, drawn(split_shapes(config, spec)[0]) | params)
     frozen = drawn(pretrained_shapes(config))
     detection = term("replaced_token_detection", (("reading", reading),), projector)
     networks = (("generator", graph), ("discriminator", graph))

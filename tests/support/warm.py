@@ -113,11 +113,11 @@ def digest() -> None:
     from simcse_jax.host.storage import sha256
     from simcse_jax.runs.checkpoints import Checkpoints
     from simcse_jax.runs.loading import load_workdir
-    from simcse_jax.runs.state import split_shapes
+    from simcse_jax.runs.state import model_spec, split_shapes
     from simcse_jax.runs.workdir import Workdir
 
     workdir = Path(sys.argv[1])
-    shapes = split_shapes(load_workdir(workdir).config, Workdir(workdir).read_run()["config"])[0]
+    shapes = split_shapes(load_workdir(workdir).config, model_spec(Workdir(workdir).read_run()["config"]))[0]
     with contextlib.closing(Checkpoints(workdir, read_only=True)) as checkpoints:
         # A run that is killed before it removes an older one keeps it until it saves again.
         steps = sorted(int(path.name) for path in (workdir / "checkpoints").iterdir() if path.name.isdigit())

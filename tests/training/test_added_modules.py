@@ -13,20 +13,20 @@ from support.resuming import trained_and_resumed
 from support.run_configs import short_run
 from support.steps import BATCH, batch, recipe, settings, term
 
+from simcse_jax.choices import HEADS
 from simcse_jax.errors import UserError
 from simcse_jax.huggingface.load import load
 from simcse_jax.models import parameters
-from simcse_jax.models.config import Dense, LayerNorm, Normalize
+from simcse_jax.models.config import Convolutions, Dense, LayerNorm, Normalize
 from simcse_jax.models.sentence_encoder import build
 from simcse_jax.objectives.jensen_shannon import jensen_shannon
 from simcse_jax.objectives.rows import dropout_keys
 from simcse_jax.runs import exporting
 from simcse_jax.runs.loading import load_model
-from simcse_jax.runs.state import convolutions_of, split_shapes
+from simcse_jax.runs.state import ModelSpec, model_spec, split_shapes
 from simcse_jax.runs.workdir import Workdir
 from simcse_jax.simcse import SimCSE
-from simcse_jax.training.inputs import read_inputs
-from simcse_jax.training.run import train_and_evaluate
+from simcse_jax.training.run import read_inputs, train_and_evaluate
 from simcse_jax.training.tuning import Data, of_model
 
 MODULES = (
@@ -94,18 +94,18 @@ def test_a_run_may_be_without_them_they_belong_to_their_pooler_and_train_beside_
     assert (tuned["model.pooler"], tuned["model.mlp"]) == ("avg", "none")
     assert read_inputs(make_config(gemma, corpus, model__pooler="max")).model.config.modules == ()
     assert read_inputs(make_config(gemma, corpus)).model.config.modules != ()
-    trained = split_shapes(load(str(gemma)).config, make_config(gemma, corpus, model__lora__rank=2))[0]
+    trained = split_shapes(load(str(gemma)).config, model_spec(make_config(gemma, corpus, model__lora__rank=2)))[0]
     assert {name for name in trained if ".lora." not in name} == {"modules.0.kernel", "modules.1.kernel"}
 
 
 @functools.cache
 def small():
     _, params, config = random_model(num_layers=1, with_head=False)
-    run = {"model": {"mlp": "none", "convolutions": CONVOLUTIONS}, "objective": JENSEN_SHANNON}
-    shapes = split_shapes(config, run)[0]
+    added = Convolutions((1, 3), 8, "relu")
+    shapes = split_shapes(config, ModelSpec(head=HEADS["none"], convolutions=added, objectives=JENSEN_SHANNON))[0]
     generator = np.random.default_rng(0)
     params = {name: generator.normal(0, 0.3, shape.shape).astype(np.float32) for name, shape in shapes.items()} | params
-    config = dataclasses.replace(config, convolutions=convolutions_of(run["model"]))
+    config = dataclasses.replace(config, convolutions=added)
     return build(config, with_head=False)[0], params
 
 

@@ -19,7 +19,7 @@ from simcse_jax.models.masking import Masking, mask_tokens
 from simcse_jax.models.pooling import mean
 from simcse_jax.objectives.rows import dropout_keys
 from simcse_jax.objectives.views import MASKING, SPREAD
-from simcse_jax.training.inputs import read_inputs
+from simcse_jax.training.run import read_inputs
 
 MASKED = Masking(mask_id=3, special_ids=(0, 1, 2, 3))
 NT_XENT = term("info_nce", (("similarity", "cosine"), ("symmetric", True), ("negatives", "both")))

@@ -26,9 +26,9 @@ from simcse_jax.runs.exporting import export
 from simcse_jax.runs.loading import load_model
 from simcse_jax.simcse import SimCSE
 from simcse_jax.training.evaluation import Evaluation, read_analysis, read_evaluation
-from simcse_jax.training.inputs import read_inputs
+from simcse_jax.training.run import read_inputs
 from simcse_jax.training.scoring import Shown
-from simcse_jax.training.setup import make_recipe, make_settings, make_setup
+from simcse_jax.training.setup import analysis_spec, evaluation_spec, make_recipe, make_settings, make_setup
 
 TARGET = ("postprocess_data=target",)
 CHOSEN = ("development=retrieval", "retrieval.measures=mrr@5,recall@10", "retrieval.documents=30")
@@ -50,7 +50,7 @@ def encode(tiny_bert):
 @pytest.mark.parametrize("method", ["whitening", pytest.param("flow", marks=pytest.mark.slow)])
 def test_post_processing_stands_before_the_final_scores_alone(method, encode, corpus):
     fields = [f"postprocess={method}", "postprocess_data=target", *["postprocess_dimensions=6"] * (method != "flow")]
-    evaluation = read_evaluation(config_of(corpus["dev"], *fields))
+    evaluation = read_evaluation(evaluation_spec(config_of(corpus["dev"], *fields)))
     result = evaluation.final_scores(encode, 42)
     tasks = {"dev": sts.read_graded_pairs(corpus["dev"])}
     fit_on = postprocess.read(method, "target", 6 if method == "whitening" else 0)
@@ -87,7 +87,7 @@ def sent_eval(corpus, tmp_path_factory):
 
 def test_transfer_tasks_are_scored_at_the_end_where_asked_for(encode, sent_eval, corpus, capsys):
     fields = ("transfer=True", "tasks=STSBenchmark", "postprocess=whitening", f"postprocess_data={corpus['csv']}")
-    evaluation = read_evaluation(config_of(sent_eval, *fields, "transfer_protocol=pytorch"))
+    evaluation = read_evaluation(evaluation_spec(config_of(sent_eval, *fields, "transfer_protocol=pytorch")))
     assert "MR, SUBJ, MPQA, SST2, TREC, MRPC not found, and left out" in capsys.readouterr().out
     result = evaluation.final_scores(encode, 42)
     assert set(result) == {"STSBenchmark", "average", "development", "transfer", "transfer_protocol"}
@@ -127,7 +127,7 @@ def test_mistakes_of_scoring_are_refused(tiny_bert, sent_eval, corpus, tmp_path,
 
 
 def test_a_sent_eval_folder_chooses_on_sts_b_dev_and_ends_with_the_paper_s_table(encode, sent_eval, capsys):
-    evaluation = read_evaluation(config_of(sent_eval, "tasks=STS12,STSBenchmark"))
+    evaluation = read_evaluation(evaluation_spec(config_of(sent_eval, "tasks=STS12,STSBenchmark")))
     assert "STS12 not found, and left out" in capsys.readouterr().out
     assert set(evaluation.development(encode)) == {"eval/stsb_dev"}
     result = evaluation.final_scores(encode, 42)
@@ -172,8 +172,8 @@ def test_the_space_is_measured_on_stsb_also_where_sickr_or_retrieval_chooses(cor
 
     def read(data, *fields):
         config = config_of(data, "tasks=", "analysis.every=1", *fields)
-        evaluation = read_evaluation(config)
-        return evaluation, read_analysis(config, evaluation)
+        evaluation = read_evaluation(evaluation_spec(config))
+        return evaluation, analysed(config, evaluation)
 
     _, expected = read(folder)
     assert read(folder, "development=sickr")[1] == expected
@@ -208,7 +208,7 @@ def test_retrieval_is_scored_at_the_end_needs_no_other_data_and_is_judged_alike_
     folders = [write_beir(tmp_path / name) for name in ("one", "two")]
     both = (*CHOSEN, f"retrieval.data={folders[0]},{folders[1]}")
     prompts = {"query": "the man ", "document": "a dog "}
-    evaluation = read_evaluation(config_of(corpus["dev"], *both)).with_prompts(prompts)
+    evaluation = read_evaluation(evaluation_spec(config_of(corpus["dev"], *both))).with_prompts(prompts)
     result = evaluation.final_scores(encode, 42)
     assert set(result) == {"dev", "average", "retrieval", "retrieval_average"}
     assert set(result["retrieval_average"]) == {"mrr@5", "recall@10"} and set(result["retrieval"]) == {"one", "two"}
@@ -218,12 +218,12 @@ def test_retrieval_is_scored_at_the_end_needs_no_other_data_and_is_judged_alike_
     sides = retrieval.sides(encode, prompts)
     values = [retrieval.score(sides, each, ["mrr@5"])["mrr@5"].mean() for each in collections]
     assert result["retrieval_average"]["mrr@5"] == pytest.approx(100 * np.mean(values), abs=1e-3)
-    alone = read_evaluation(config_of("", *both))
+    alone = read_evaluation(evaluation_spec(config_of("", *both)))
     assert alone.development.name == "eval/retrieval_mrr@5" and len(alone.final) == 1 and alone.has_tests
     config = config_of(corpus["dev"], f"retrieval.data={folders[0]}")
-    before, file = read_evaluation(config), folders[0] / "qrels" / "test.tsv"
+    before, file = read_evaluation(evaluation_spec(config)), folders[0] / "qrels" / "test.tsv"
     file.write_text(file.read_text().replace("q0\td0\t2", "q0\td0\t1"))
-    after = read_evaluation(config)
+    after = read_evaluation(evaluation_spec(config))
     assert before.final_fingerprint != after.final_fingerprint and before.fingerprints == after.fingerprints
 
 
@@ -334,22 +334,25 @@ def measuring(**fields):
     return made
 
 
+def analysed(config, evaluation):
+    return read_analysis(analysis_spec(config), evaluation_spec(config), evaluation)
+
+
 def rated(count=40, top=5.0):
     pairs = sts.Pairs(sentences(count, 1), sentences(count, 2), np.linspace(0, top, count), {})
     return SimpleNamespace(pairs=pairs)
 
 
 def test_the_sentences_that_are_measured(tmp_path, capsys):
-    assert read_analysis(measuring(analysis__every=0), rated()) is None
-    sample = read_analysis(measuring(analysis__sentences=12), rated())
+    sample = analysed(measuring(analysis__sentences=12), rated())
     assert len(sample.sentences) == 12 and sample.sentences[-1] == sentences(40, 1)[-1]
     assert len(sample.positives) == 6 and sample.positives[-1][1] == sentences(40, 2)[-1]
     file = tmp_path / "own.txt"
     file.write_text("\n".join([*sentences(11), "", *sentences(3)]) + "\n")
-    sample = read_analysis(measuring(analysis__data=str(file)), None)
+    sample = analysed(measuring(analysis__data=str(file)), None)
     assert (sample.sentences, sample.positives) == (sentences(11), [])  # each once, and no blank one
     assert capsys.readouterr().out == ""
-    sample = read_analysis(measuring(analysis__data=str(file), eval__data="dev.tsv"), rated(top=3.0))
+    sample = analysed(measuring(analysis__data=str(file), eval__data="dev.tsv"), rated(top=3.0))
     assert sample.positives == []
     assert capsys.readouterr().out == "dev.tsv: no pair is rated above 4 of 5, so no alignment is measured\n"
 
@@ -357,13 +360,13 @@ def test_the_sentences_that_are_measured(tmp_path, capsys):
 def test_the_papers_data_are_the_first_sentences_of_the_test_pairs(senteval):
     """As `configs/ablations/isotropy_*.py` have them: repeated ones are kept, and 1,359 of 1,379 are taken."""
     paper = {"eval__data": str(senteval), "analysis__split": "test"}
-    sample = read_analysis(measuring(**paper, analysis__sentences=1359, analysis__repeated_sentences="keep"), rated())
-    whole = read_analysis(measuring(**paper, analysis__sentences=1379, analysis__repeated_sentences="keep"), rated())
-    once = read_analysis(measuring(**paper, analysis__sentences=1379), rated())
+    sample = analysed(measuring(**paper, analysis__sentences=1359, analysis__repeated_sentences="keep"), rated())
+    whole = analysed(measuring(**paper, analysis__sentences=1379, analysis__repeated_sentences="keep"), rated())
+    once = analysed(measuring(**paper, analysis__sentences=1379), rated())
     assert [len(each.sentences) for each in (sample, whole, once)] == [1359, 1379, 1256]
     assert whole.sentences == read_data(str(senteval)).sentences and set(once.sentences) == set(whole.sentences)
     assert len(whole.positives) == 231  # of the test pairs, too
-    own = read_analysis(measuring(analysis__data=str(senteval), analysis__split="test", analysis__sentences=1379), None)
+    own = analysed(measuring(analysis__data=str(senteval), analysis__split="test", analysis__sentences=1379), None)
     assert own == once
 
 
@@ -376,4 +379,4 @@ def test_data_that_cannot_be_measured_on(tmp_path):
         (rated(9), {"eval__data": "dev.tsv"}, "config.eval.data=dev.tsv: has 9 distinct sentences"),
     ):
         with pytest.raises(UserError, match=named):
-            read_analysis(measuring(**fields), given)
+            analysed(measuring(**fields), given)

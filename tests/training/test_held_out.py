@@ -1,19 +1,17 @@
 import numpy as np
 import pytest
 
-from simcse_jax.config.fields import default_config
 from simcse_jax.data.sources import Examples
 from simcse_jax.errors import UserError
-from simcse_jax.training.held_out import hold_out_rows
+from simcse_jax.evaluation.retrieval import RetrievalSpec
+from simcse_jax.training.held_out import HeldOutSpec, hold_out_rows
 
 ANCHORS, POSITIVES, NEGATIVES = ([f"{name} {row}" for row in range(100)] for name in ("anchor", "positive", "negative"))
 
 
-def held_out(columns, count=40, scores=None, every=250):
-    config = default_config()
-    config.eval.every = every
-    config.data.held_out, config.data.train = count, "pairs.csv"
-    return hold_out_rows(config, Examples(columns, 0, scores=scores))
+def held_out(columns, count=40, scores=None, chooses=True):
+    spec = HeldOutSpec(count, "pairs.csv", seed=42, chooses=chooses)
+    return hold_out_rows(Examples(columns, 0, scores=scores), spec, RetrievalSpec())
 
 
 def test_pairs_are_found_among_the_texts_of_all_rows():
@@ -51,7 +49,7 @@ def test_a_query_s_own_text_is_an_answer_only_if_it_is_judged():
 
 
 def test_where_nothing_is_chosen_all_rows_compare_and_all_positives_are_among_the_documents(monkeypatch):
-    examples, evaluation = held_out((ANCHORS, POSITIVES), every=0)
+    examples, evaluation = held_out((ANCHORS, POSITIVES), chooses=False)
     (chosen_by,), (collection,) = evaluation.development.tasks.values(), evaluation.final[0].tasks.values()
     assert len(examples) == 60 and len(collection.first) == 40 and collection.first == chosen_by.first
     monkeypatch.setattr("simcse_jax.training.held_out.MOST_DOCUMENTS", 20)

@@ -8,7 +8,9 @@ from simcse_jax.config import default_config
 from simcse_jax.config.flags import parse
 from simcse_jax.data.batches import Corpus
 from simcse_jax.errors import UserError
-from simcse_jax.training.inputs import Inputs, check_projector, read_inputs, sources
+from simcse_jax.runs.state import model_spec
+from simcse_jax.training.inputs import Inputs, check_projector
+from simcse_jax.training.run import read_inputs, sources
 
 
 def read(model, train, dev, *fields):
@@ -80,14 +82,14 @@ def test_an_embedding_in_the_place_of_a_token_has_its_size():
     config = default_config()
     config.objective.replaced_token_detection.weight = 0.1
     encoder = SimpleNamespace(sentence_size=32, hidden_size=32)
-    check_projector(config, encoder)
+    check_projector(model_spec(config), encoder)
     config.projector.widths = "2D,64"
-    check_projector(config, encoder)  # it does not see that one
+    check_projector(model_spec(config), encoder)  # it does not see that one
     config.projector.objectives = ("replaced_token_detection",)
     with pytest.raises(UserError, match=r"gives embeddings of 64 numbers; .* a token, which has 32"):
-        check_projector(config, encoder)
+        check_projector(model_spec(config), encoder)
     config.projector.widths = "2D,D"
-    check_projector(config, encoder)
+    check_projector(model_spec(config), encoder)
 
 
 def test_a_run_says_what_it_leaves_out_of_a_model_s_files(prompted, corpus, capsys):

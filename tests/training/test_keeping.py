@@ -32,7 +32,7 @@ def fresh(chosen):
     graph, params, config = random_model(num_layers=1)
     params = jax.tree.map(jnp.array, params)
     momentum = float(chosen["objective"][NAME]["momentum"])
-    state = OBJECTIVE.state(config, params, jax.random.key(0), queue=20, reading="paper", momentum=momentum)
+    state = OBJECTIVE.initial_state(config, params, jax.random.key(0), queue=20, reading="paper", momentum=momentum)
     return graph, init_state(params, chosen, kept={NAME: state})
 
 

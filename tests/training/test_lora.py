@@ -15,7 +15,7 @@ from simcse_jax.models import partial
 from simcse_jax.models.sentence_encoder import build
 from simcse_jax.runs.dynamics import starting_params
 from simcse_jax.runs.loading import load_model
-from simcse_jax.runs.state import initial_params, split_shapes, with_parts
+from simcse_jax.runs.state import initial_params, model_spec, split_shapes, with_parts
 from simcse_jax.simcse import SimCSE
 
 LORA = ["--config.model.lora.rank=2", "--config.model.lora.dropout=0.2"]
@@ -40,9 +40,10 @@ def run_with_lora(tiny_bert, corpus, shared):
 
 def parts(tiny_bert, corpus, *more):
     config, model = config_of(tiny_bert, corpus, *more), load(str(tiny_bert))
-    encoder = with_parts(model.config, config.model)
+    spec = model_spec(config)
+    encoder = with_parts(model.config, spec)
     graph, _ = build(encoder, with_head=True)
-    trained, frozen = partial.split(initial_params(config, model), encoder)
+    trained, frozen = partial.split(initial_params(spec, model), encoder)
     noise = np.random.default_rng(0)
     trained = {name: value + noise.normal(0, 0.1, value.shape).astype(np.float32) for name, value in trained.items()}
     return graph, trained, partial.in_step(frozen)
@@ -131,7 +132,7 @@ def test_a_discriminator_trains_whole(language_model, corpus):
     """DiffCSE: the encoder trains in part, the discriminator is a copy of the base, the generator is frozen."""
     own = [f"--config.model.generator={language_model}", "--config.objective.replaced_token_detection.weight=0.1"]
     model = load(str(language_model)).config
-    trained = split_shapes(model, config_of(language_model, corpus, *own, *LORA))[0]
+    trained = split_shapes(model, model_spec(config_of(language_model, corpus, *own, *LORA)))[0]
     _, of_base = build(model, with_head=False)
     assert {"discriminator." + name for name in of_base} == {name for name in trained if "discriminator" in name}
     assert {name for name in of_base if name in trained} < of_base.keys()

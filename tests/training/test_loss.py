@@ -5,6 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from support import assert_arrays, random_model
+from support.checks import random
+from support.equations import assert_is_equation
 from support.gradients import assert_same, compiled, computed
 from support.steps import BATCH, INFO_NCE, alone, batch, mixed_batch, recipe, replaced_tokens_step, settings, term
 
@@ -13,11 +15,12 @@ from simcse_jax.models import parameters
 from simcse_jax.models.changes import DRAWN
 from simcse_jax.models.masking import Masking
 from simcse_jax.objectives.info_nce import info_nce
-from simcse_jax.objectives.rows import Rows, dropout_keys
-from simcse_jax.objectives.views import CHANGE, Pass, Plan, View, each_of
-from simcse_jax.runs.state import split_shapes
+from simcse_jax.objectives.objective import Objective, Term
+from simcse_jax.objectives.rows import Rows, dropout_keys, encode_views
+from simcse_jax.objectives.views import CHANGE
+from simcse_jax.runs.state import ModelSpec, split_shapes
 from simcse_jax.training import gathering
-from simcse_jax.training.loss import embed, encode_views, make_given, seen_by
+from simcse_jax.training.loss import make_networks, seen_by, total
 
 pytestmark = pytest.mark.exact
 MASKING = Masking(mask_id=3, special_ids=(0, 1, 2, 3))
@@ -150,7 +153,8 @@ def test_a_change_is_drawn_for_its_row_and_member_and_the_rate_is_the_positive_s
 
     rows = Rows(data, jnp.int32(0), numbers, ())
     chosen = recipe(1, changed={"anchor_change": "cutoff", "positive_change": "shuffled", "positive_rate": True})
-    found = jax.jit(lambda: encode_views(make_given(graph, chosen, params, {}, 8), rows, chosen.views)[0])()
+    towers = make_networks(graph, chosen, params, {}, 8).towers
+    found = jax.jit(lambda: encode_views(towers, rows, chosen.views)[0])()
     expected = jax.jit(lambda: (view(0, "cutoff", 0.1), view(1, "shuffled", 0.3)))()
     np.testing.assert_allclose(np.moveaxis(found, 1, 0), expected, atol=2e-6)
 
@@ -201,7 +205,7 @@ def other_terms(columns, positive, negative, two_towers, numbers, **more):
 def with_own_parameters(two_towers=False):
     graph, params, config = random_model(num_layers=1)
     objective = {"mlm": {"weight": 1.0}, "softmax_nli": {"weight": 1.0}}
-    shapes = split_shapes(config, {"model": {"mlp": "train", "dual_encoder": two_towers}, "objective": objective})[0]
+    shapes = split_shapes(config, ModelSpec(dual_encoder=two_towers, objectives=objective))[0]
     generator = np.random.default_rng(0)
     drawn = {name: generator.normal(0, 0.1, shape.shape).astype(np.float32) for name, shape in shapes.items()}
     return graph, drawn | params
@@ -386,47 +390,55 @@ def test_a_mixed_batch_s_loss_is_that_of_its_sentences_without_the_missing_colum
     assert computed(function, params, data, settings(), None)[0] == pytest.approx(expected, rel=1e-4)
 
 
-def test_embeddings_are_encoded_once_averaged_and_made_noisy_and_other_changes_and_rates_apart():
-    calls = []
+class Scale(Objective):
+    name = "scale"
 
-    def encode(each, columns, masks, changes):
-        calls.append((each, columns, masks, changes))
-        sums = [100.0 * each.tower + 10 * c + (m if each.dropout else 0.5) for c, m in zip(columns, masks, strict=True)]
-        return jnp.array([[[number] * 3] * 2 for number in sums])
-
-    views = [View(0, (1,)), View(1, (2, 4)), View(0, (1,), noise=7), View(0, ()), View(1, (1,), tower=1)]
-    found = embed(views, encode, lambda number, shape: jnp.full(shape, 1000.0 * number))
-    np.testing.assert_array_equal(found[:, 0, 0], [1.0, 13.0, 7001.0, 0.5, 111.0])
-    assert found.shape == (5, 2, 3)
-    once = [(Pass(), [0, 1, 1], [1, 2, 4], [0, 0, 0]), (Pass(dropout=False), [0], [0], [0]), (Pass(1), [1], [1], [0])]
-    assert calls == once
-    calls.clear()
-
-    def counted(each, columns, masks, changes):
-        calls.append((each, columns, masks, changes))
-        return jnp.arange(len(columns) * 6.0).reshape(-1, 2, 3) + 100 * len(calls)
-
-    views = [View(0, ()), View(0, (), change="cutoff"), View(0, (), change="cutoff", changed=1)]
-    views += [View(0, (1,), change="cutoff"), View(0, (1,), change="cutoff", rate="positive_dropout"), views[1]]
-    np.testing.assert_array_equal(embed(views, counted, None)[:, 0, 0], [100, 200, 206, 300, 400, 200])
-    assert calls == [
-        (Pass(dropout=False), [0], [0], [0]), (Pass(dropout=False, change="cutoff"), [0, 0], [0, 0], [0, 1]),
-        (Pass(change="cutoff"), [0], [1], [0]), (Pass(change="cutoff", rate="positive_dropout"), [0], [1], [0]),
-    ]  # fmt: skip
+    def loss(self, embedded, *, power, sign):
+        return sign * embedded.params["scale"] ** power
 
 
-def test_the_mean_of_several_columns_is_one_positive_with_masks_of_its_own():
-    views = each_of(Plan(4, "independent", positives=3).pair())
-    assert len(views) == 2 and views[1].others == (2, 3)
-    encoded = []
+def test_the_loss_is_the_weighted_sum_of_the_terms_of_their_parameters_numbers_and_options():
+    first, second = random(2, 6, 4)
+    pair = alone({"anchor": first, "positive": second}, params={"scale": jnp.float32(3.0)})
+    contrast = term("info_nce", (("symmetric", False), ("similarity", "dot")))
+    numbers = {"info_nce": {"weight": 2.0, "temperature": 0.5, "hard_negative_weight": 1.0}}
+    numbers |= {"scale": {"weight": 0.5, "power": 2}}
+    loss = jnp.mean(info_nce(first, second, None, jnp.arange(6), temperature=0.5, similarity="dot"))
+    scale = Term(Scale(), (("sign", -1),))
+    assert total([(scale, pair)], numbers) == -4.5
+    np.testing.assert_allclose(total([(contrast, pair), (scale, pair)], numbers), 2.0 * loss - 4.5, rtol=1e-6)
+    assert total([], {}) == 0
 
-    def encode(each, columns, masks, changes):
-        encoded.extend(zip(columns, masks, strict=True))
-        return jnp.array(columns, jnp.float32)[:, None, None] * jnp.ones((1, 2, 3))
 
-    found = embed(views, encode, None)
-    assert found[:, 0, 0].tolist() == [0.0, 2.0]
-    assert [column for column, _ in encoded] == [0, 1, 2, 3] and len({mask for _, mask in encoded}) == 4
-    assert Plan(2, "independent", positives=1).pair() == Plan(2, "independent").pair()
-    anchor, positive = each_of(Plan(3, "mean", positives=2, samples=5).pair())
-    assert len(anchor.draws) == 5 and len(set(positive.draws)) == 10
+SIZES, WEIGHTS = (8, 5, 2), np.float32([1, 0.5, 2])
+
+
+def test_at_several_sizes_value_and_gradient_are_the_weighted_sum_of_their_losses():
+    """As `MatryoshkaLoss` of sentence-transformers has it around two losses of it."""
+    scores = np.float32([0, 1, 0.5, 0.5, 0.3, 0.9])
+    terms = [INFO_NCE, term("cosent")]
+    numbers = {"info_nce": {"weight": 1.0, "temperature": 0.05, "hard_negative_weight": 1.0}}
+    numbers |= {"cosent": {"weight": 0.5, "temperature": 0.05}}
+
+    def ours(rows):
+        seen = alone({"anchor": rows[0], "positive": rows[1]}, score=jnp.asarray(scores))
+        return total([(each, seen) for each in terms], numbers, SIZES, jnp.asarray(WEIGHTS))
+
+    def equation(rows):
+        found = 0.0
+        for size, weight in zip(SIZES, WEIGHTS, strict=True):
+            one, other = (x[:, :size] / np.linalg.norm(x[:, :size], axis=1, keepdims=True) for x in rows)
+            s = one @ other.T / 0.05
+            contrast = np.mean(np.log(np.exp(s).sum(axis=1)) - np.diag(s))
+            higher = scores[:, None] > scores
+            found += weight * (contrast + 0.5 * np.log(1 + np.sum(np.exp(np.diag(s) - np.diag(s)[:, None])[higher])))
+        return found
+
+    assert_is_equation(ours, equation, random(2, 6, 8))
+
+
+def test_losses_of_tokens_count_once_at_several_sizes():
+    one, other = random(2, 6, 8)
+    seen = alone({"anchor": one, "positive": other}, tokens=(jnp.full(6, 2.0), jnp.full(6, 1)))
+    terms, numbers = [(term("mlm"), seen)], {"mlm": {"weight": 0.5}}
+    assert total(terms, numbers, SIZES, jnp.asarray(WEIGHTS)) == total(terms, numbers) == 1

@@ -19,9 +19,8 @@ from simcse_jax.runs import exporting
 from simcse_jax.runs.checkpoints import Checkpoints
 from simcse_jax.runs.dynamics import checkpoint_encoders
 from simcse_jax.runs.loading import load_model
-from simcse_jax.runs.state import initial_params, split_shapes
-from simcse_jax.training import inputs, scoring, setup
-from simcse_jax.training.reading import scores_of
+from simcse_jax.runs.state import initial_params, model_spec, split_shapes
+from simcse_jax.training import run, scoring, setup
 from simcse_jax.training.run import train_and_evaluate
 
 
@@ -38,8 +37,8 @@ def test_objectives_parameters_train_and_are_saved_and_the_model_encodes_anchors
     model, start = load_model(str(tmp_path / "run")), load(str(masked_bert))
     assert model.params.keys() == start.params.keys() | {"head.kernel", "head.bias"}
     checkpoints = Checkpoints(tmp_path / "run", read_only=True)
-    saved = checkpoints.restore_params(checkpoints.best, split_shapes(model.config, config)[0])
-    first = initial_params(config, start)
+    saved = checkpoints.restore_params(checkpoints.best, split_shapes(model.config, model_spec(config))[0])
+    first = initial_params(model_spec(config), start)
     assert saved.keys() == first.keys()
     moved = {name for name in saved if np.abs(np.asarray(saved[name]) - np.asarray(first[name])).max() > 1e-5}
     assert {f"{parameters.SECOND}encoder.layers.0.qkv.kernel", f"{parameters.SECOND}head.kernel"} <= moved
@@ -64,8 +63,10 @@ def test_sbert_s_classifier_starts_undecided_and_is_trained_and_saved_but_no_par
     assert lines(tmp_path / "run")[0]["loss"] == pytest.approx(np.log(3), abs=0.3)
     model = load_model(str(tmp_path / "run"))
     assert "softmax_nli.kernel" not in model.params
-    saved = Checkpoints(tmp_path / "run", read_only=True).restore_params(2, split_shapes(model.config, config)[0])
-    first = initial_params(config, load_model(str(tiny_bert), 1))
+    saved = Checkpoints(tmp_path / "run", read_only=True).restore_params(
+        2, split_shapes(model.config, model_spec(config))[0]
+    )
+    first = initial_params(model_spec(config), load_model(str(tiny_bert), 1))
     assert saved.keys() == first.keys() == model.params.keys() | {"softmax_nli.kernel"}
     for name in ("softmax_nli.kernel", "encoder.layers.0.qkv.kernel"):
         assert np.abs(np.asarray(saved[name]) - np.asarray(first[name])).max() > 1e-4
@@ -92,7 +93,7 @@ def test_of_two_encoders_the_better_one_is_the_model(tiny_bert, corpus, tmp_path
     checkpoints = Checkpoints(tmp_path / "run", read_only=True)
     best, last = load_model(str(tmp_path / "run")), load_model(str(tmp_path / "run@step=4"))
     for step, model, tower in ((2, best, 1), (4, last, 0)):
-        saved = checkpoints.restore_params(step, split_shapes(model.config, config)[0])
+        saved = checkpoints.restore_params(step, split_shapes(model.config, model_spec(config))[0])
         assert_arrays(parameters.sentence_encoder(saved, tower), model.params)
         assert np.abs(saved["encoder.layers.0.qkv.kernel"] - saved["second.encoder.layers.0.qkv.kernel"]).max() > 1e-5
     assert checkpoints.best == 2
@@ -120,7 +121,7 @@ def test_contrastive_tension_takes_one_column_and_enough_sentences(tiny_bert, co
 
 def corpus_of(model, data, **fields):
     config = short_run(model, data, **fields)
-    return inputs.read_inputs(config).corpus
+    return run.read_inputs(config).corpus
 
 
 def test_a_changed_copy_is_the_positive_of_a_sentence(tiny_bert, corpus):
@@ -153,12 +154,12 @@ def of_file(name, model, data, dev, *more):
 
 def test_rows_may_lack_a_soft_negative_and_sentences_are_their_own_positives(masked_bert, corpus, tmp_path, capsys):
     some = of_file("sncse", masked_bert, negated(tmp_path, "some.csv", "negation_1"), corpus["dev"])
-    found = inputs.read_inputs(some).corpus
+    found = run.read_inputs(some).corpus
     assert "some.csv: 48 rows of 2 to 3 sentences" in capsys.readouterr().out
     np.testing.assert_array_equal(found.present, [[True, True, row % 3 > 0] for row in range(48)])
     np.testing.assert_array_equal(found.input_ids[:, 0], found.input_ids[:, 1])
     blank = of_file("sncse", masked_bert, negated(tmp_path, "blank.csv", "negation"), corpus["dev"])
-    assert inputs.read_inputs(blank).corpus.num_rows == 32  # a single column has one in every row
+    assert run.read_inputs(blank).corpus.num_rows == 32  # a single column has one in every row
     assert "blank.csv: 32 triplets, 16 blank rows skipped" in capsys.readouterr().out
 
 
@@ -172,7 +173,7 @@ def test_data_without_soft_negatives_and_bounds_without_a_margin_are_refused(mas
         (data, f"{margin}lower=0.4", "bidirectional_margin.lower=0.4: is above"),
     ):
         with pytest.raises(UserError, match=named):
-            inputs.read_inputs(of_file("sncse", masked_bert, file, corpus["dev"], *filter(None, [field])))
+            run.read_inputs(of_file("sncse", masked_bert, file, corpus["dev"], *filter(None, [field])))
 
 
 @pytest.mark.slow
@@ -220,8 +221,8 @@ def scored(**fields):
 
 
 def test_scores_are_read_as_the_objectives_need_them():
-    assert scores_of(default_config()) is None and scores_of(scored()) == Scores("objective.cosent")
-    assert scores_of(scored(data__score_range=("0", "5"))) == Scores("objective.cosent", (0.0, 5.0), True)
+    assert setup.scores_of(default_config()) is None and setup.scores_of(scored()) == Scores("objective.cosent")
+    assert setup.scores_of(scored(data__score_range=("0", "5"))) == Scores("objective.cosent", (0.0, 5.0), True)
     unit = {"objective__cosine_mse__weight": 1.0}
-    assert scores_of(scored(**unit)) == Scores("objective.cosine_mse", (0.0, 1.0))
-    assert scores_of(scored(**unit, data__score_range=("1", "5"))).bounds == (1.0, 5.0)
+    assert setup.scores_of(scored(**unit)) == Scores("objective.cosine_mse", (0.0, 1.0))
+    assert setup.scores_of(scored(**unit, data__score_range=("1", "5"))).bounds == (1.0, 5.0)

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from support import finish, lines, start_processes, train_args, without_speed, write_model
 from support.configs import short_run
-from support.corpora import in_memory, prepare, tokenizer_of
+from support.corpora import in_memory, prepare
 from support.object_store import NEEDS_GCSFS
 from support.resuming import trained_and_resumed
 
@@ -18,6 +18,7 @@ from simcse_jax.runs.loading import load_model
 from simcse_jax.training.prepared import open_prepared
 from simcse_jax.training.reading import read_corpus
 from simcse_jax.training.run import train_and_evaluate
+from simcse_jax.training.setup import data_spec
 
 LABELLED = {"objective__softmax_nli__weight": 1.0, "objective__info_nce__weight": 0.0, "model__pooler": "avg"}
 SCORED = {"objective__cosent__weight": 1.0, "objective__info_nce__weight": 0.0}
@@ -41,7 +42,12 @@ def config_of(prepared, tiny_bert, corpus):
 
 def read(config):
     model = load_model(config.model.init_from)
-    return read_corpus(validate(config), model, model.tokenizer)
+    return read_corpus(data_spec(validate(config)), model, model.tokenizer)
+
+
+def opened(config):
+    model = load_model(config.model.init_from)
+    return open_prepared(data_spec(config), model, model.tokenizer)
 
 
 def close(found, expected):
@@ -117,7 +123,7 @@ def test_texts_not_kept_and_rows_that_lack_columns_cannot_be_compared(config_of,
         read(mixed)
     mixed.projector.widths, mixed.objective.replaced_token_detection.weight = "", 0.1
     with pytest.raises(UserError, match=r"prepared with --mixed: objective\.replaced_token_detection"):
-        open_prepared(mixed, tokenizer_of(tiny_bert))
+        opened(mixed)
     assert read(config_of(tmp_path / "alike", **PROJECTED)).num_rows == 40
 
 
@@ -159,8 +165,8 @@ def test_copies_have_the_texts_that_are_compared(config_of, tiny_bert, corpus, t
         wanted.clear()
         config = config_of(*(tmp_path / name for name in folders), data__local_cache=str(tmp_path))
         config.data.mixed, config.data.batching = not batching, batching
-        opened = open_prepared(config, tokenizer_of(tiny_bert))
-        assert wanted == copied and [each.texts for each in opened.values()] == copied[-len(opened) :]
+        found = opened(config)
+        assert wanted == copied and [each.texts for each in found.values()] == copied[-len(found) :]
 
 
 @NEEDS_GCSFS

@@ -16,6 +16,7 @@ from simcse_jax.errors import UserError
 from simcse_jax.runs.loading import load_model
 from simcse_jax.training.reading import read_corpus
 from simcse_jax.training.run import train_and_evaluate
+from simcse_jax.training.setup import check_corpus, data_spec
 
 QUERIES = {"data__lengths__anchor": 10, "data__prompts__anchor": "the ,a dog ", "data__prompts__positive": ",cat "}
 MIXED = {"data__mixed": True, "data__weights": ("1", "2"), **QUERIES}
@@ -49,7 +50,9 @@ def config(tiny_bert, corpus, pairs):
 
 def read(config, model):
     validate(config)
-    return read_corpus(config, model, model.tokenizer)
+    found = read_corpus(data_spec(config), model, model.tokenizer)
+    check_corpus(config, found)
+    return found
 
 
 def test_a_run_says_how_many_sentences_are_cut(config, model, capsys):

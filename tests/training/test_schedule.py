@@ -1,6 +1,4 @@
-from support.configs import config_of
-
-from simcse_jax.training.schedule import Due, Schedule, make_schedule
+from simcse_jax.training.schedule import Due, Schedule
 
 
 def steps(schedule: Schedule, what: str) -> list[int]:
@@ -18,5 +16,3 @@ def test_the_work_that_is_due_at_each_step():
     ends = Schedule(total=6, log_every=100, score_every=0, measure_every=0, keep_every=0, keep_start=True)
     assert steps(ends, "score") == [0, 6] == steps(ends, "save")
     assert Schedule(0, 1, 1, 1, 0).due(0) == Due(log=False, measure=True, score=True, save=True)
-    assert steps(make_schedule(config_of(train__log_every=2), 4), "log") == [1, 2, 4]
-    assert steps(make_schedule(config_of(eval__every=2), 4), "score") == [0, 2, 4]

@@ -6,13 +6,14 @@ import numpy as np
 import pytest
 from support.configs import config_of
 
-from simcse_jax.config.fields import numbers_of_step
+from simcse_jax.config.fields import default_config, numbers_of_step
 from simcse_jax.data.batches import Batches, Corpus
 from simcse_jax.devices.mesh import place
+from simcse_jax.errors import UserError
 from simcse_jax.huggingface.tokenizer import Tokenizer
 from simcse_jax.runs.loading import load_model
 from simcse_jax.simcse import SimCSE
-from simcse_jax.training.setup import make_recipe, make_settings, make_setup
+from simcse_jax.training.setup import check_columns, make_recipe, make_settings, make_setup
 
 
 @pytest.fixture
@@ -102,3 +103,48 @@ def test_the_step_is_compiled_for_everything_but_numbers():
         recipe = make_recipe(config_of(projector__widths=widths, **fields), 1)
         assert {term.name for term in recipe.objectives if term.projected} == expected
         assert (recipe.projector is not None) == bool(widths)
+
+
+def test_views_differ_by_any_rate_above_zero_a_change_or_another_column():
+    def check(columns=1, fewest=None, **fields):
+        config = default_config()
+        config.model.dropout = 0.0
+        config.update_from_flattened_dict({name.replace("__", "."): value for name, value in fields.items()})
+        check_columns(config, columns, columns if fewest is None else fewest)
+
+    check(model__attention_dropout=0.1)
+    check(views__positive_dropout=0.1)
+    check(views__positive="off")
+    check(views__positive_change="shuffled")
+    check(model__dual_encoder=True)
+    check(model__lora__rank=2, model__lora__dropout=0.1)
+    check(views__positive="noisy")
+    check(columns=2)
+    templates = {"model__template": "a [X] [MASK].", "views__positive_template": "b [X] [MASK]."}
+    check(**templates)
+    check(objective__info_nce__weight=0.0, objective__mlm__weight=1.0)  # compares no views
+    for fields in (
+        {"model__attention_dropout": 0.0}, {"views__positive": "mean"}, {"model__lora__rank": 2},
+        {"model__lora__dropout": 0.1},  # of products that are not there
+        {"views__positive": "noisy", "views__noise": 0.0}, {"views__anchor_change": "cutoff", "views__cutoff": 0.0},
+        templates | {"views__positive_template": templates["model__template"]},
+    ):  # fmt: skip
+        with pytest.raises(UserError, match="both views of a sentence would be the same"):
+            check(**fields)
+    with pytest.raises(UserError, match="both views of a sentence would be the same"):
+        check(columns=3, fewest=1)  # of a mixed corpus
+    ids = np.zeros((2, 3, 8), np.int32)
+    assert Corpus(ids, ids).fewest_columns == 3
+    assert Corpus(ids, ids, present=np.array([[True, False, False], [True] * 3])).fewest_columns == 1
+
+
+def test_rows_that_lack_hard_negatives():
+    config = default_config()
+    check_columns(config, 5, 2)
+    config.objective.margin_mse.weight = 1.0
+    check_columns(config, 5, 3)
+    with pytest.raises(UserError, match=r"margin_mse\.weight: needs a hard negative in every row"):
+        check_columns(config, 5, 2)
+    config.projector.widths = "2D,D"
+    with pytest.raises(UserError, match=r"projector\.widths='2D,D': its batch norm"):
+        check_columns(config, 5, 3)

@@ -18,7 +18,7 @@ from simcse_jax.huggingface.tokenizer import Tokenizer
 from simcse_jax.huggingface.weight_names import to_tensors
 from simcse_jax.models.sentence_encoder import build
 from simcse_jax.objectives.views import Plan
-from simcse_jax.training.loss import Recipe
+from simcse_jax.training.recipe import Recipe
 from simcse_jax.training.step import init_state, make_step
 
 STEPS, BATCH, LENGTH, TEMPERATURE = 4, 8, 16, 0.05

@@ -19,9 +19,9 @@ from simcse_jax.data.pairing import Pairing
 from simcse_jax.data.sources import Examples
 from simcse_jax.errors import UserError
 from simcse_jax.training import teacher
-from simcse_jax.training.inputs import read_inputs
 from simcse_jax.training.loss import seen_by
-from simcse_jax.training.run import train_and_evaluate
+from simcse_jax.training.run import read_inputs, train_and_evaluate
+from simcse_jax.training.setup import data_spec
 
 GIST = (("margin_kind", "absolute"), ("contrast_anchors", True), ("contrast_positives", True))
 DOT = (("similarity", "dot"),)
@@ -133,8 +133,9 @@ def kept(tiny_bert, corpus, larger, tmp_path):
     def taught_by(name, **fields):
         fields |= {"objective__gist__weight": 1.0, "teacher__kept": str(tmp_path / "kept")}
         config = config_of(tiny_bert, corpus["csv"], corpus["dev"], name, **fields)
-        teachers = teacher.read_teachers(config, 32)
-        return teacher.teach(config, teachers, examples), teachers
+        spec = data_spec(config).teacher
+        teachers = teacher.read_teachers(spec, config.model.init_from, 32)
+        return teacher.teach(spec, teachers, examples), teachers
 
     return taught_by
 

@@ -24,8 +24,7 @@ from simcse_jax.models.config import EncoderConfig, Lora, Partial, Template
 from simcse_jax.models.sentence_encoder import build
 from simcse_jax.runs.dynamics import checkpoint_encoders
 from simcse_jax.simcse import SimCSE
-from simcse_jax.training.inputs import read_inputs
-from simcse_jax.training.loss import ignores_shift
+from simcse_jax.training.run import read_inputs
 
 MASK = 39
 TEMPERATURE = 0.5  # at 0.05 rounding is ten times as large
@@ -189,8 +188,8 @@ def test_a_template_alone_has_dropout_masks_of_its_own_and_the_shift_of_the_last
     _, gradient = alone()
     assert not np.any(gradient["encoder.layers.0.output_norm.bias"])
     chosen = prompt_bert("paper")
-    assert ignores_shift(chosen) and not ignores_shift(chosen._replace(pooler="avg_sqrt"))
-    assert not ignores_shift(prompt_bert("none"))
+    assert chosen.ignores_shift and not chosen._replace(pooler="avg_sqrt").ignores_shift
+    assert not prompt_bert("none").ignores_shift
     plain = recipe(1)  # ids of words reach a step that looks for mask tokens or encodes a template
     assert not plain.reads_words and plain._replace(pooler="mask_token").reads_words
     assert plain._replace(plan=plain.plan._replace(template=FIRST, denoising="paper")).reads_words

@@ -8,13 +8,14 @@ from support import random_model
 from support.gradients import assert_same, compiled, computed
 from support.steps import batch, mixed_batch, recipe, replaced_tokens_settings, replaced_tokens_step, settings, term
 
+from simcse_jax.choices import HEADS
 from simcse_jax.models.masking import Masking
 from simcse_jax.models.parameters import WORD_EMBEDDING
-from simcse_jax.objectives.masked_lm import OBJECTIVE
+from simcse_jax.objectives.mlm import OBJECTIVE
 from simcse_jax.objectives.replaced_token_detection import ReplacedTokenDetection
 from simcse_jax.objectives.rows import Rows
-from simcse_jax.runs.state import split_shapes
-from simcse_jax.training.loss import make_given
+from simcse_jax.runs.state import ModelSpec, split_shapes
+from simcse_jax.training.loss import make_networks
 
 pytestmark = pytest.mark.exact
 
@@ -27,9 +28,7 @@ KERNEL = "discriminator.encoder.layers.0.output.kernel"
 @pytest.mark.slow
 def test_masked_tokens_are_those_of_the_columns_that_are_there():
     graph, params, config = random_model(num_layers=1)
-    fields = {"model": {"mlp": "none", "dual_encoder": False}, "objective": {"mlm": {"weight": 1.0}}}
-    fields["objective"]["softmax_nli"] = {"weight": 0.0}
-    shapes = split_shapes(config, fields)[0]
+    shapes = split_shapes(config, ModelSpec(head=HEADS["none"], objectives={"mlm": {"weight": 1.0}}))[0]
     params = {name: np.ones(shape.shape, np.float32) for name, shape in shapes.items()} | params
     data = mixed_batch()
     blank = {name: x for name, x in data.items() if name != "present"}  # nothing to mask where nothing is
@@ -40,7 +39,7 @@ def test_masked_tokens_are_those_of_the_columns_that_are_there():
         chosen = recipe(3, objectives=(term("mlm"),), masking=MASKING)
         numbers = settings(objective={"mlm": {"weight": 1.0}})
         rows = Rows(data, jnp.int32(0), numbers, masking=MASKING, words=config.vocab_size)
-        return OBJECTIVE.tokens(make_given(graph, chosen, params, {}, 8).tokens(chosen.objectives[0], rows))
+        return OBJECTIVE.tokens(make_networks(graph, chosen, params, {}, 8).tokens(chosen.objectives[0], rows))
 
     (sums, counts), (expected_sums, expected_counts) = losses(data), losses(blank)
     np.testing.assert_array_equal(counts, expected_counts)
@@ -102,8 +101,8 @@ def drawn_by(reading):
     @jax.jit
     def drawn(data, numbers):
         rows = Rows(data, jnp.int32(0), numbers, (), True, recipe.masking, len(params[WORD_EMBEDDING]))
-        given = make_given(graph, recipe, params, frozen, 8)
-        return recipe.objectives[1].objective.drawn(given.tokens(recipe.objectives[1], rows))
+        networks = make_networks(graph, recipe, params, frozen, 8)
+        return recipe.objectives[1].objective.drawn(networks.tokens(recipe.objectives[1], rows))
 
     return drawn
 

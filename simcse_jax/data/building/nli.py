@@ -18,8 +18,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from simcse_jax.choices import LABELS
 from simcse_jax.data.building.reading import BLANK, Tally, columns, open_table, sentence
-from simcse_jax.data.labels import LABELS, SHORT, parse_label
+from simcse_jax.data.labels import SHORT, parse_label
 from simcse_jax.data.rows import open_text
 from simcse_jax.errors import UserError
 

@@ -15,9 +15,10 @@ from simcse_jax.data.corpus.source_rows import check_usable
 from simcse_jax.data.documents import REACH
 from simcse_jax.data.examples import open_source, prefix_of
 from simcse_jax.data.files import files_of
-from simcse_jax.data.sources import kind_of, same_kind, split_sources
+from simcse_jax.data.sources import kind_of, same_kind
 from simcse_jax.data.tokens import Lengths, Prompts, check_prompts
 from simcse_jax.errors import UserError
+from simcse_jax.host.names import split_sources
 from simcse_jax.host.storage import Folder, as_path, is_remote, local_path
 from simcse_jax.huggingface.tokenizer import Tokenizer
 

@@ -6,11 +6,11 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
+from simcse_jax.choices import LABELS
 from simcse_jax.data.augment import CHANGES, change_of
 from simcse_jax.data.documents import REACH
 from simcse_jax.data.draws import row_generator
 from simcse_jax.data.examples import Source, no_examples_in, open_source
-from simcse_jax.data.labels import LABELS
 from simcse_jax.data.rows import Row
 from simcse_jax.errors import UserError
 

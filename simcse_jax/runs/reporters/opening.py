@@ -1,10 +1,11 @@
 """Opens what `train.report_to` names."""
 
 import re
+from collections.abc import Mapping, Sequence
 from functools import partial
+from typing import Any
 
-from simcse_jax.config.fields import TRACKERS, flatten
-from simcse_jax.config.sections import Section
+from simcse_jax.config.fields import TRACKERS
 from simcse_jax.errors import require
 from simcse_jax.host.storage import Folder, is_remote
 from simcse_jax.runs.metrics_file import Metrics
@@ -18,16 +19,26 @@ NEEDED = {TENSORBOARD: ("train", "tensorboardX"), WANDB: ("wandb", "wandb"), MLF
 SEED = re.compile(r"seed\d+")  # the folder of a sweep's run, in one with the variant's name
 
 
-def check_installed(config: Section) -> None:
+def check_installed(trackers: Sequence[str]) -> None:
     """Refuses a tracker that is not installed."""
-    for name in config.train.report_to:
+    for name in trackers:
         require(*NEEDED[name])
 
 
-def report_to_all(metrics: Metrics, config: Section, folder: Folder, step: int | None) -> None:
-    """Adds to a run's metrics what `train.report_to` names, each as it is opened, so that closing them closes all."""
-    name, fields = run_name(folder), flatten(config)
-    for kind in config.train.report_to:
+def report_to_all(
+    metrics: Metrics, trackers: Sequence[str], fields: Mapping[str, Any], folder: Folder, step: int | None
+) -> None:
+    """Adds trackers to a run's metrics, each as it is opened, so that closing the metrics closes all.
+
+    Args:
+      metrics: of the run.
+      trackers: their names, of `train.report_to`.
+      fields: of the run's config by dotted names, for the trackers.
+      folder: the run's.
+      step: the resumed one; None at the start.
+    """
+    name = run_name(folder)
+    for kind in trackers:
         if kind == TENSORBOARD:
             metrics.add(TensorBoard(folder, step))
             continue

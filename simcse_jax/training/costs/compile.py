@@ -12,9 +12,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from simcse_jax.config.loss_fields import scored_by_data
-from simcse_jax.config.sections import Section
-from simcse_jax.config.source_fields import ONE_SOURCE, leaves_equal_out, lengths_of, longest
 from simcse_jax.devices.flops import product_flops
 from simcse_jax.devices.mesh import coordinates, data_mesh, replicated, split_over_examples
 from simcse_jax.devices.parts import shardings
@@ -22,28 +19,17 @@ from simcse_jax.encoding.embedder import make_embed
 from simcse_jax.errors import UserError
 from simcse_jax.models import partial
 from simcse_jax.models.config import EncoderConfig
-from simcse_jax.models.head import HEADS
-from simcse_jax.models.masking import Masking
 from simcse_jax.models.platforms import tracing_for
 from simcse_jax.models.sentence_encoder import build
-from simcse_jax.objectives.registry import needing
-from simcse_jax.runs.state import (
-    computed_as,
-    convolutions_of,
-    initial_kept,
-    pretrained_shapes,
-    split_shapes,
-    with_parts,
-)
+from simcse_jax.runs.state import ModelSpec, initial_kept, pretrained_shapes, split_shapes, with_parts
 from simcse_jax.training.costs.described import HERE, described_devices
 from simcse_jax.training.costs.gpus import is_gpu, nodes_and_gpus
 from simcse_jax.training.costs.program import Program
 from simcse_jax.training.costs.roofline import CHIPS, Report
+from simcse_jax.training.data_spec import DataSpec
 from simcse_jax.training.gathering import as_multiplied, of_frozen
-from simcse_jax.training.generator import networks_of
-from simcse_jax.training.setup import make_recipe, make_settings
+from simcse_jax.training.setup import AbstractStep
 from simcse_jax.training.step import init_state, make_step
-from simcse_jax.training.token_passes import Networks
 
 FRACTIONS = ("XLA_CLIENT_MEM_FRACTION", "XLA_PYTHON_CLIENT_MEM_FRACTION")  # JAX's variable, and its old name
 
@@ -55,111 +41,90 @@ class OutOfMemory(Exception):
         self.needed, self.available = needed, available
 
 
-def trace_step(
-    config: Section,
-    encoder: EncoderConfig,
-    columns: int,
-    devices: list[jax.Device],
-    generator: EncoderConfig | None = None,
-    fill: float = 1.0,
-) -> jax.stages.Traced:
-    """Traces the training step as a run of `config` compiles it, from shapes alone.
+def trace_step(step: AbstractStep, devices: list[jax.Device], fill: float = 1.0) -> jax.stages.Traced:
+    """Traces the training step as a run compiles it, from shapes alone.
 
-    `generator` is the shape of config.model.generator, where an objective needs it. `fill` is the share of the places
-    for tokens that a program without padding has.
+    `fill` is the share of the places for tokens that a program without padding has.
     """
-    mesh = data_mesh(devices, config.parallel.parts)
-    masking = Masking(mask_id=103, special_ids=(0, 100, 101, 102, 103))  # BERT's
-    convolutions = convolutions_of(config.model)
-    encoder = dataclasses.replace(encoder, convolutions=convolutions, mask_token_id=masking.mask_id)
-    shapes, rest = split_shapes(encoder, config)
-    graph, _ = build(with_parts(encoder, config.model), HEADS[config.model.mlp].trained, jnp.dtype(config.train.dtype))
-    settings = make_settings(config, total_steps=1)
-    batch = _batch_shapes(config, columns, with_parts(encoder, config.model).sentence_size)
-    networks: Networks = ()
-    frozen = partial.in_step(rest)
-    if generator is not None:
-        networks = networks_of(config, encoder, generator)
-        frozen |= pretrained_shapes(generator)
-    recipe = make_recipe(config, columns, masking, networks, column_lengths(config, columns))
+    mesh, spec, recipe = data_mesh(devices, step.parts), step.spec, step.recipe
+    encoder = with_parts(step.encoder, spec)
+    graph, _ = build(encoder, spec.head.trained, step.dtype)
+    shapes, rest = split_shapes(step.encoder, spec)
+    batch = batch_shapes(step.data, step.columns, encoder.sentence_size)
+    frozen = partial.in_step(rest) | (pretrained_shapes(step.generator) if step.generator else {})
     if fill < 1:
-        recipe = recipe._replace(most_tokens=most_tokens(config, columns, len(devices), fill))
+        most = most_tokens(step.data, step.columns, len(devices), fill, recipe.chunk_size)
+        recipe = recipe._replace(most_tokens=most)
     initialize = functools.partial(init_state, chosen=recipe.optimization)
-    kept = jax.eval_shape(functools.partial(initial_kept, config, with_parts(encoder, config.model)), shapes)
-    state = jax.eval_shape(initialize, shapes, settings, kept=kept)
+    kept = jax.eval_shape(functools.partial(initial_kept, spec, encoder), shapes)
+    state = jax.eval_shape(initialize, shapes, step.numbers, kept=kept)
     if recipe.by_layer:
-        frozen = jax.eval_shape(functools.partial(as_multiplied, dtype=jnp.dtype(config.train.dtype)), frozen)
-    step = make_step(graph, recipe, mesh)
-    return step.trace(
+        frozen = jax.eval_shape(functools.partial(as_multiplied, dtype=step.dtype), frozen)
+    return make_step(graph, recipe, mesh).trace(
         jax.tree.map(placed, state, shardings(state, mesh)),
         placed(batch, split_over_examples(mesh)),
-        placed(settings, replicated(mesh)),
+        placed(step.numbers, replicated(mesh)),
         jax.tree.map(placed, frozen, of_frozen(frozen, mesh, recipe.by_layer)) or None,
     )
 
 
 def trace_encoding(
-    config: Section, encoder: EncoderConfig, length: int, devices: list[jax.Device]
+    spec: ModelSpec, encoder: EncoderConfig, shape: tuple[int, int], dtype: str, devices: list[jax.Device]
 ) -> jax.stages.Traced:
     """Traces the function that an `Embedder` compiles for a batch, from shapes alone.
 
     It is that of a run's evaluation: in bfloat16 it rounds the weights with each batch, where `SimCSE` has copies.
 
     Args:
-      config: its model, pooler, head, dtype and batch.
-      encoder: the model's shape.
-      length: of every sentence, in tokens, with padding.
+      spec: of the model.
+      encoder: its shape.
+      shape: sentences of the batch, and tokens of each, with padding.
+      dtype: of the computation.
       devices: those that share the batch.
     """
-    use_head = HEADS[config.model.mlp].scored
-    pooler = config.eval.pooler or config.model.pooler
-    encoder = dataclasses.replace(computed_as(config.model, encoder), mask_token_id=103)  # BERT's
-    graph, shapes = build(encoder, use_head, jnp.dtype(config.train.dtype))
+    use_head = spec.head.scored
+    encoder = dataclasses.replace(encoder, attention_kernels=spec.attention_kernels, mask_token_id=103)  # BERT's
+    graph, shapes = build(encoder, use_head, jnp.dtype(dtype))
     mesh = data_mesh(devices)
     rows = split_over_examples(mesh)
-    tokens = placed(jax.ShapeDtypeStruct((config.train.batch_size, length), jnp.int32), rows)
-    embed = make_embed(graph, pooler, use_head, rows if len(devices) > 1 else None, encoder.modules)
+    tokens = placed(jax.ShapeDtypeStruct(shape, jnp.int32), rows)
+    embed = make_embed(graph, spec.scored_pooler, use_head, rows if len(devices) > 1 else None, encoder.modules)
     return embed.trace(placed(dict(shapes), replicated(mesh)), tokens, tokens)
 
 
-def most_tokens(config: Section, columns: int, devices: int, fill: float) -> tuple[int, ...]:
-    """The places for tokens of each column, in the program of a batch without padding; see `loss.Recipe.most_tokens`.
+def most_tokens(data: DataSpec, columns: int, devices: int, fill: float, chunk_size: int) -> tuple[int, ...]:
+    """The places for tokens of each column, in the program of a batch without padding; see `recipe.Recipe.most_tokens`.
 
     Args:
-      config, columns: of the step.
+      data, columns: of the step.
       devices: the number that share a batch.
       fill: the share of the padded places that are tokens.
+      chunk_size: examples that a device encodes together; 0: all of its own.
     """
-    share = config.train.batch_size // devices
-    together = min(config.parallel.chunk_size or share, share)
-    lengths = column_lengths(config, columns) or (longest(config)[1],) * columns
+    share = data.batch_size // devices
+    together = min(chunk_size or share, share)
+    lengths = data.column_lengths(columns) or (data.longest[1],) * columns
     return tuple(math.ceil(fill * together * length) for length in lengths)
 
 
-def column_lengths(config: Section, columns: int) -> tuple[int, ...]:
-    """The places for a sentence of each column; () where all have the same."""
-    lengths = lengths_of(config)
-    return () if lengths is None or columns == 1 else (lengths.anchor, *[lengths.positive] * (columns - 1))
-
-
-def _batch_shapes(config: Section, columns: int, teacher_size: int) -> dict[str, jax.ShapeDtypeStruct]:
-    length = max(column_lengths(config, columns) or (longest(config)[1],))
-    tokens = jax.ShapeDtypeStruct((config.train.batch_size, columns, length), jnp.int32)
-    one_a_row = jax.ShapeDtypeStruct((config.train.batch_size,), jnp.int32)
+def batch_shapes(data: DataSpec, columns: int, teacher_size: int) -> dict[str, jax.ShapeDtypeStruct]:
+    """The arrays of a batch, by name; a teacher's embeddings have `teacher_size` elements."""
+    rows, of_row = (data.batch_size,), (data.batch_size, columns)
+    length = max(data.column_lengths(columns) or (data.longest[1],))
+    tokens = jax.ShapeDtypeStruct((*of_row, length), jnp.int32)
+    one_a_row = jax.ShapeDtypeStruct(rows, jnp.int32)
     batch = {"input_ids": tokens, "attention_mask": tokens, "index": one_a_row}
-    if needing(config.objective, "labels"):
+    if data.labels:
         batch["label"] = one_a_row
-    if needing(config.objective, "scores"):
-        batch["score"] = jax.ShapeDtypeStruct((config.train.batch_size,), jnp.float32)
-    if scored_by_data(config):
-        batch["score"] = jax.ShapeDtypeStruct((config.train.batch_size, columns - 1), jnp.float32)
-    elif needing(config.objective, "teacher"):  # whose embeddings are taken to have the model's size
-        size = (config.train.batch_size, columns, teacher_size)
-        batch["teacher"] = jax.ShapeDtypeStruct(size, jnp.float32)
-    if config.data.mixed and config.data.batching != ONE_SOURCE and columns > 1:
-        batch["present"] = jax.ShapeDtypeStruct((config.train.batch_size, columns), bool)
-    if leaves_equal_out(config, columns):
-        batch["text"] = jax.ShapeDtypeStruct((config.train.batch_size, columns), jnp.int32)
+    if data.scores:
+        of_score = (data.batch_size, columns - 1) if data.scores.of_candidates else rows
+        batch["score"] = jax.ShapeDtypeStruct(of_score, jnp.float32)
+    if data.teacher:
+        batch["teacher"] = jax.ShapeDtypeStruct((*of_row, teacher_size), jnp.float32)
+    if data.mixed and not data.one_source and columns > 1:
+        batch["present"] = jax.ShapeDtypeStruct(of_row, bool)
+    if data.leaves_equal_out(columns):
+        batch["text"] = jax.ShapeDtypeStruct(of_row, jnp.int32)
     return batch
 
 
@@ -168,31 +133,26 @@ def placed(tree: Any, sharding: jax.sharding.Sharding) -> Any:
     return jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=sharding), tree)
 
 
-def compile_step(
-    config: Section,
-    encoder: EncoderConfig,
-    columns: int,
-    topology: str,
-    generator: EncoderConfig | None = None,
-    fill: float = 1.0,
-) -> Report:
+def compile_step(step: AbstractStep, topology: str, fill: float = 1.0) -> Report:
     """Compiles the step for a topology and reads its costs; see `trace_step`.
 
     Raises:
       OutOfMemory: when it does not fit.
     """
-    trace = functools.partial(trace_step, config, encoder, columns, generator=generator, fill=fill)
-    return compile_for(topology, trace, config.train.batch_size, config.train.batch_size * columns)
+    trace = functools.partial(trace_step, step, fill=fill)
+    return compile_for(topology, trace, step.data.batch_size, step.data.batch_size * step.columns)
 
 
-def compile_encoding(config: Section, encoder: EncoderConfig, length: int, topology: str) -> Report:
-    """Compiles the encoding of train.batch_size sentences by a model that `config` trains; see `trace_encoding`.
+def compile_encoding(
+    spec: ModelSpec, encoder: EncoderConfig, shape: tuple[int, int], dtype: str, topology: str
+) -> Report:
+    """Compiles the encoding of a batch of sentences by a model that a run trains; see `trace_encoding`.
 
     Raises:
       OutOfMemory: when it does not fit.
     """
-    trace = functools.partial(trace_encoding, config, encoder, length)
-    return compile_for(topology, trace, config.train.batch_size, config.train.batch_size)
+    trace = functools.partial(trace_encoding, spec, encoder, shape, dtype)
+    return compile_for(topology, trace, shape[0], shape[0])
 
 
 def compile_for(

@@ -21,7 +21,7 @@ The aggregation of a task's subsets is `all` where none is named, the correlatio
 
 from typing import NamedTuple
 
-from simcse_jax import tasks
+from simcse_jax import choices
 from simcse_jax.config.sections import Config
 from simcse_jax.evaluation import sts
 from simcse_jax.host.storage import local_path
@@ -30,7 +30,7 @@ MINUTES, BEST_STEP, STEPS = "training_minutes", "best_step", "steps"
 ANALYZED = ("anisotropy", "effective_rank")  # by `analysis.every`
 BEFORE, AFTER = AGAINST = ("before", "after")
 HELD_OUT_DEV = "held_out_dev"
-RETRIEVAL_DEV = f"{tasks.RETRIEVAL}_dev"
+RETRIEVAL_DEV = f"{choices.RETRIEVAL}_dev"
 TITLES = sts.TITLES | {"SST2": "SST"}  # of tasks, where the papers' tables have another name
 
 
@@ -48,7 +48,7 @@ class Metric(NamedTuple):
     @property
     def is_transfer(self) -> bool:
         """Whether it scores transfer tasks."""
-        return bool(self.tasks) and self.tasks[0] in tasks.TRANSFER
+        return bool(self.tasks) and self.tasks[0] in choices.TRANSFER
 
 
 def similarity(task: str, aggregation: str = "all", metric: str = "spearman") -> str:
@@ -65,13 +65,13 @@ def transfer(task: str, development: bool = False) -> str:
 
 def _similarities() -> dict[str, Metric]:
     found = {}
-    for task in ("sts", *tasks.TASKS):
-        for aggregation in tasks.AGGREGATIONS:
-            for metric, title in tasks.METRICS.items():
+    for task in ("sts", *choices.TASKS):
+        for aggregation in choices.AGGREGATIONS:
+            for metric, title in choices.METRICS.items():
                 how = [aggregation] * (aggregation != "all") + [title] * (metric != "spearman")
                 heading = "STS avg." if task == "sts" else TITLES.get(task, task)
                 heading += f" ({', '.join(how)})" if how else ""
-                own = tasks.TASKS if task == "sts" else (task,)
+                own = choices.TASKS if task == "sts" else (task,)
                 parts = tuple(similarity(each, aggregation, metric) for each in own) if task == "sts" else ()
                 found[similarity(task, aggregation, metric)] = Metric(heading, own, parts)
     return found
@@ -79,10 +79,10 @@ def _similarities() -> dict[str, Metric]:
 
 def _transfers() -> dict[str, Metric]:
     found = {}
-    for task in ("transfer", *tasks.TRANSFER):
+    for task in ("transfer", *choices.TRANSFER):
         for development in (False, True):
             heading = f"{TITLES.get(task, task)}{' dev' if development else ''}{' avg.' if task == 'transfer' else ''}"
-            own = tasks.TRANSFER if task == "transfer" else (task,)
+            own = choices.TRANSFER if task == "transfer" else (task,)
             parts = tuple(transfer(each, development) for each in own) if task == "transfer" else ()
             found[transfer(task, development)] = Metric(heading, own, parts)
     return found
@@ -90,7 +90,7 @@ def _transfers() -> dict[str, Metric]:
 
 def retrieval(measure: str) -> str:
     """The name of the average of a measure over the retrieval tasks."""
-    return f"{tasks.RETRIEVAL}_{measure}"
+    return f"{choices.RETRIEVAL}_{measure}"
 
 
 def is_development(metric: str) -> bool:
@@ -102,7 +102,7 @@ def chosen_by(config: Config) -> str:
     """The column of the development scores that chose the checkpoint; the pairs of a file are in STS-B's."""
     if config.data.held_out:
         return HELD_OUT_DEV
-    if config.eval.development == tasks.RETRIEVAL:
+    if config.eval.development == choices.RETRIEVAL:
         return RETRIEVAL_DEV
     return "stsb_dev" if local_path(config.eval.data).is_file() else f"{config.eval.development}_dev"
 
@@ -118,8 +118,8 @@ def share_data(first: str, second: str) -> bool:
 
 def _tasks(name: str) -> set[str]:
     if name in AGAINST:
-        return {*tasks.TASKS, tasks.RETRIEVAL}
-    return {*METRICS[name].tasks, *[tasks.RETRIEVAL] * bool(METRICS[name].measure)}
+        return {*choices.TASKS, choices.RETRIEVAL}
+    return {*METRICS[name].tasks, *[choices.RETRIEVAL] * bool(METRICS[name].measure)}
 
 
 METRICS = {
@@ -130,8 +130,8 @@ METRICS = {
     RETRIEVAL_DEV: Metric("retrieval dev"),
     HELD_OUT_DEV: Metric("held out, dev"),
     **{name: Metric(name) for name in AGAINST},
-    **{retrieval(name): Metric(title, measure=name) for name, title in tasks.MEASURES.items()},
-    **{name: Metric(name, extra="geometry", lower=True, decimals=3) for name in tasks.GEOMETRY},
+    **{retrieval(name): Metric(title, measure=name) for name, title in choices.MEASURES.items()},
+    **{name: Metric(name, extra="geometry", lower=True, decimals=3) for name in choices.GEOMETRY},
     "anisotropy": Metric("anisotropy", lower=True, decimals=3),
     "effective_rank": Metric("effective rank", decimals=1),
     MINUTES: Metric("training, min", lower=True),
@@ -141,7 +141,7 @@ METRICS = {
 HEADINGS = {name: metric.heading for name, metric in METRICS.items()}
 WORDS = (
     f"any of {', '.join(name for name, one in METRICS.items() if not one.tasks and not one.measure)}; "
-    f"sts_avg, sts_mean, sts_wmean, or {', '.join(tasks.TASKS)}, those with _mean or _wmean, all with _pearson; "
-    f"transfer_avg, transfer_dev_avg, or {', '.join(tasks.TRANSFER)}, these with _dev; "
-    f"{', '.join(retrieval(f'{name}@K') for name in tasks.RANKINGS)} with K of {', '.join(map(str, tasks.CUTOFFS))}"
+    f"sts_avg, sts_mean, sts_wmean, or {', '.join(choices.TASKS)}, those with _mean or _wmean, all with _pearson; "
+    f"transfer_avg, transfer_dev_avg, or {', '.join(choices.TRANSFER)}, these with _dev; "
+    f"{', '.join(retrieval(f'{name}@K') for name in choices.RANKINGS)} with K of {', '.join(map(str, choices.CUTOFFS))}"
 )

@@ -9,20 +9,21 @@ from typing import Any, NamedTuple
 
 from tqdm import tqdm
 
+from simcse_jax.choices import EXTRA, RETRIEVAL, TRANSFER
 from simcse_jax.config.fields import flatten, has_scores, trains
+from simcse_jax.config.recorded import recorded
 from simcse_jax.config.sections import Section
 from simcse_jax.data.examples import prefix_of
 from simcse_jax.data.files import files_of
-from simcse_jax.data.sources import by_field
 from simcse_jax.data.sts import PREFIX, of_task
 from simcse_jax.errors import Preempted, UserError, option
 from simcse_jax.evaluation import transfer_files
 from simcse_jax.evaluation.postprocess import TARGET, TARGET_ALL
+from simcse_jax.host.names import by_field
 from simcse_jax.host.storage import is_remote, local_path
 from simcse_jax.objectives.registry import needing
 from simcse_jax.runs.reporters.opening import check_installed
 from simcse_jax.runs.workdir import Workdir
-from simcse_jax.tasks import EXTRA, RETRIEVAL, TRANSFER
 from simcse_jax.training.evaluation import read_extra
 from simcse_jax.training.run import train_and_evaluate
 from simcse_jax.training.sweeps.metrics import (
@@ -59,7 +60,7 @@ class Run(NamedTuple):
         folder = Workdir(self.workdir)
         if not (folder.exists and folder.has_result):
             return False
-        folder.check_same_run(self.config, {})
+        folder.check_same_run(recorded(self.config), {})
         result = folder.read_result() or {}
         return all(name in result for extra in self.config.eval.extra for name in EXTRA[extra])
 
@@ -75,7 +76,7 @@ def all_runs(variants: Sequence[tuple[Variant, Section]], sweep: Section, folder
     runs_of = [(variant, config) for variant, config in variants if not variant.quoted]
     for variant, config in runs_of:
         where = f"variant {variant.name!r}: config"
-        check_installed(config)
+        check_installed(config.train.report_to)
         if config.parallel.processes != 1:
             raise UserError(f"{where}.parallel.processes: a sweep runs in one process; set it to 1")
         if not has_scores(config):

@@ -4,13 +4,13 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean
 from typing import Any, NamedTuple
 
+from simcse_jax.choices import AGGREGATIONS, EXTRA, GEOMETRY, TASKS
+from simcse_jax.choices import METRICS as CORRELATIONS
 from simcse_jax.config.fields import trains
 from simcse_jax.config.sections import Section
 from simcse_jax.host.storage import local_path
 from simcse_jax.runs import run_files
 from simcse_jax.runs.workdir import Workdir
-from simcse_jax.tasks import AGGREGATIONS, EXTRA, GEOMETRY, TASKS
-from simcse_jax.tasks import METRICS as CORRELATIONS
 from simcse_jax.training.sweeps import metrics
 from simcse_jax.training.sweeps.metrics import METRICS, chosen_by, is_development
 from simcse_jax.training.sweeps.runner import Run, scores_tests

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from ml_collections import config_dict
 
+from simcse_jax.choices import RETRIEVAL
 from simcse_jax.config.checks import check_range, check_type, validate
 from simcse_jax.config.fields import default_config, defaults_of, flatten
 from simcse_jax.config.flags import no_such_field
@@ -20,7 +21,6 @@ from simcse_jax.config.recorded import is_record
 from simcse_jax.config.sections import Config, Section
 from simcse_jax.errors import UserError, nearest, no_such
 from simcse_jax.field import Field, Rule, each_once, field
-from simcse_jax.tasks import RETRIEVAL
 from simcse_jax.training.sweeps.metrics import METRICS, WORDS, is_development, share_data
 
 LONGEST_NAME = 200  # bytes: a folder's name

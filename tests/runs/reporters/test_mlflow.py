@@ -1,6 +1,6 @@
 import pytest
 
-from simcse_jax.config.fields import default_config
+from simcse_jax.config.fields import default_config, flatten
 from simcse_jax.runs.metrics_file import Metrics
 from simcse_jax.runs.reporters.opening import report_to_all
 
@@ -10,16 +10,15 @@ REASON = "MLflow is not installed: pip install mlflow-skinny sqlalchemy alembic"
 @pytest.mark.slow
 def test_a_run_is_one_run_after_a_kill_and_a_stop(tmp_path, monkeypatch):
     mlflow = pytest.importorskip("mlflow", reason=REASON)
-    uri, workdir, config = f"sqlite:///{tmp_path / 'ml.db'}", tmp_path / "mine", default_config()
+    uri, workdir, fields = f"sqlite:///{tmp_path / 'ml.db'}", tmp_path / "mine", flatten(default_config())
     monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
     monkeypatch.setenv("MLFLOW_EXPERIMENT_NAME", "sentences")
-    config.train.report_to = ("mlflow",)
     workdir.mkdir()
     client = mlflow.MlflowClient(uri)
 
     def start(step, lines):
         metrics = Metrics(workdir, step)
-        report_to_all(metrics, config, workdir, step)
+        report_to_all(metrics, ("mlflow",), fields, workdir, step)
         for each in lines:
             metrics.write(each, {"loss": each / 2})
         metrics.flush()

@@ -6,7 +6,7 @@ import pytest
 from support import call, refused, train_args
 
 from simcse_jax import errors
-from simcse_jax.config.fields import TRACKERS, default_config
+from simcse_jax.config.fields import TRACKERS, default_config, flatten
 from simcse_jax.errors import UserError
 from simcse_jax.runs.metrics_file import Metrics
 from simcse_jax.runs.reporters import opening
@@ -14,15 +14,12 @@ from simcse_jax.runs.reporters.opening import NEEDED, check_installed, report_to
 
 
 def test_a_tracker_that_is_not_installed_is_named_before_anything_is_read_or_written(monkeypatch, tmp_path):
-    config = default_config()
     for name in TRACKERS:
-        config.train.report_to = (name,)
         extra, module = NEEDED[name]
         monkeypatch.setattr(errors, "installed", lambda found, module=module: found != module)
         with pytest.raises(UserError, match=rf'^not installed: {module}; run: pip install "simcse_jax\[{extra}\]"$'):
-            check_installed(config)
-    config.train.report_to = ()
-    check_installed(config)
+            check_installed((name,))
+    check_installed(())
     monkeypatch.setattr(errors, "installed", lambda module: module != "wandb")
     missing = tmp_path / "none-such"
     args = train_args(missing, missing, missing, tmp_path / "run", "--config.train.report_to=tensorboard,wandb")
@@ -36,16 +33,16 @@ def test_a_run_reports_to_what_is_named_alone_under_the_name_of_its_folder(tmp_p
     assert run_name(tmp_path / "seed words") == "seed words"
     monkeypatch.chdir(tmp_path)
     assert run_name(Path(".")) == tmp_path.name
-    config, opened = default_config(), {kind: Mock() for kind in ("Wandb", "Mlflow")}
+    opened = {kind: Mock() for kind in ("Wandb", "Mlflow")}
     for kind, opens in opened.items():
         opens.return_value = Mock(id=kind, is_new=True, first_step=0, keeps=True)
         monkeypatch.setattr(opening, f"{kind}Run", opens)
     for names in ((), ("tensorboard",), ("wandb", "mlflow")):
-        folder, config.train.report_to = tmp_path / "-".join(["run", *names]), names
+        folder = tmp_path / "-".join(["run", *names])
         folder.mkdir()
         metrics = Metrics(folder, None)
         metrics.write(1, {"loss": 0.5})
-        report_to_all(metrics, config, folder, None)
+        report_to_all(metrics, names, flatten(default_config()), folder, None)
         metrics.write(2, {"loss": 0.5})
         metrics.close()
         assert len((folder / "metrics.jsonl").read_text().splitlines()) == 2

@@ -3,7 +3,7 @@ import struct
 
 import pytest
 
-from simcse_jax.config.fields import default_config
+from simcse_jax.config.fields import default_config, flatten
 from simcse_jax.runs.metrics_file import Metrics
 from simcse_jax.runs.reporters.opening import report_to_all
 
@@ -37,12 +37,11 @@ def test_an_offline_run_is_one_run_after_a_stop(tmp_path, monkeypatch):
     pytest.importorskip("wandb", reason=REASON)
     monkeypatch.setenv("WANDB_MODE", "offline")
     monkeypatch.setenv("WANDB_PROJECT", "sentences")
-    workdir, config = tmp_path / "mine", default_config()
-    config.train.report_to = ("wandb",)
+    workdir, fields = tmp_path / "mine", flatten(default_config())
     workdir.mkdir()
     for resumed, steps in ((None, (1, 2)), (1, (2, 3))):
         metrics = Metrics(workdir, resumed)
-        report_to_all(metrics, config, workdir, resumed)
+        report_to_all(metrics, ("wandb",), fields, workdir, resumed)
         for step in steps:
             metrics.write(step, {"loss": step / 2})
         if resumed:

@@ -11,7 +11,9 @@ from support.costs import TINY, tiny_config
 from simcse_jax.devices.flops import product_flops
 from simcse_jax.errors import UserError
 from simcse_jax.models.config import EncoderConfig
+from simcse_jax.runs.state import model_spec
 from simcse_jax.training.costs import compile
+from simcse_jax.training.setup import abstract_step, data_spec
 
 pytestmark = pytest.mark.platforms
 PRODUCTS = 3 * (6 * TINY.num_layers + 1)  # forward and backward; the last layer projects queries separately
@@ -22,7 +24,7 @@ ROUNDING = (("train.dtype", "bfloat16"), ("train.round_products", True))  # whic
 
 @functools.cache
 def traced(*fields, columns=1, devices=8, fill=1.0):
-    return compile.trace_step(tiny_config(**dict(fields)), TINY, columns, jax.devices()[:devices], fill=fill)
+    return compile.trace_step(abstract_step(tiny_config(**dict(fields)), TINY, columns), jax.devices()[:devices], fill)
 
 
 def flops(*fields, **others):
@@ -89,7 +91,7 @@ def test_the_sizes_of_the_state_of_what_is_frozen_of_a_mean_in_bfloat16_of_a_tea
     # DiffCSE: two views, a generator that is not differentiated, and a discriminator that is.
     projected = {"projector.widths": "2D,D", "projector.objectives": ("info_nce", "replaced_token_detection")}
     fields = {"model.mlp": "none", "model.generator": "x", "objective.replaced_token_detection.weight": 1.0}
-    own = compile.trace_step(tiny_config(**projected, **fields), TINY, 1, jax.devices()[:1], TINY)
+    own = compile.trace_step(abstract_step(tiny_config(**projected, **fields), TINY, 1, TINY), jax.devices()[:1])
     assert 2 < product_flops(own.jaxpr).total() / flops(("model.mlp", "none"), devices=1).total() < 4
     state, _, _, frozen = own.args_info[0]
     assert "language_model.bias" in frozen and "projector.layers.0.kernel" in state.params
@@ -98,7 +100,9 @@ def test_the_sizes_of_the_state_of_what_is_frozen_of_a_mean_in_bfloat16_of_a_tea
 @pytest.mark.slow
 def test_a_step_of_an_encoder_with_local_layers_and_gates_is_lowered_for_tpus_from_here():
     encoder = EncoderConfig.from_hugging_face(CONFIGS["modernbert"], "test")
-    own = compile.trace_step(tiny_config(**{"model.attention_dropout": 0.0}), encoder, 1, jax.devices()[:2])
+    own = compile.trace_step(
+        abstract_step(tiny_config(**{"model.attention_dropout": 0.0}), encoder, 1), jax.devices()[:2]
+    )
     assert "encoder.final_norm.scale" in own.args_info[0][0].params and "stablehlo.cosine" in lowered(own, "tpu")
 
 
@@ -130,8 +134,10 @@ def test_the_step_is_lowered_for_gpus_from_here(fields, fill, results):
 @pytest.mark.parametrize("whole", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_an_encoding_or_a_step_is_compiled_for_the_devices_at_hand(whole, monkeypatch):
     monkeypatch.delattr("jax.lax.platform_dependent")  # their platform is known, so nothing is traced for others
-    function, number = (compile.compile_step, 1) if whole else (compile.compile_encoding, 16)
-    report = function(tiny_config(), TINY, number, "h200:here")
+    if whole:
+        report = compile.compile_step(abstract_step(tiny_config(), TINY, 1), "h200:here")
+    else:
+        report = compile.compile_encoding(model_spec(tiny_config()), TINY, (32, 16), "float32", "h200:here")
     assert (report.topology, report.chips, report.nodes) == ("h200:here", len(jax.devices()), 1)
     assert (report.batch, report.sentences) == (32, 32)
     assert report.flops and report.hbm_bytes and report.memory["arguments"] and bool(report.collectives) == whole
@@ -165,7 +171,9 @@ def test_the_flops_of_a_step_and_of_encoding_are_those_of_their_layers():
 
 def test_a_batch_has_what_the_objective_reads_and_without_padding_places_for_its_tokens_alone():
     def shapes(columns, **fields):
-        return {name: x.shape for name, x in compile._batch_shapes(tiny_config(**fields), columns, 24).items()}
+        return {
+            name: x.shape for name, x in compile.batch_shapes(data_spec(tiny_config(**fields)), columns, 24).items()
+        }
 
     plain = {"input_ids": (32, 2, 16), "attention_mask": (32, 2, 16), "index": (32,)}
     one = {"objective.info_nce.weight": 0.0}
@@ -174,13 +182,14 @@ def test_a_batch_has_what_the_objective_reads_and_without_padding_places_for_its
     assert shapes(2, **one, **{"objective.cosent.weight": 1.0}) == plain | {"score": (32,)}
     mixed = shapes(3, **{"data.train": "a.txt,b.csv", "data.mixed": True})
     assert mixed["present"] == (32, 3) and mixed["input_ids"] == (32, 3, 16)
-    config = tiny_config(**{"parallel.chunk_size": 3})
-    assert compile.most_tokens(config, 2, 8, 0.68) == (33, 33)  # of 3 * 16
-    assert compile.most_tokens(tiny_config(), 1, 8, 0.5) == (32,)
+    data = data_spec(tiny_config())
+    assert compile.most_tokens(data, 2, 8, 0.68, chunk_size=3) == (33, 33)  # of 3 * 16
+    assert compile.most_tokens(data, 1, 8, 0.5, chunk_size=0) == (32,)
     half, whole = flops(*ROUNDING[:1], fill=0.5).total(), flops(*ROUNDING).total()
     assert 0.5 * whole < half < 0.8 * whole
 
 
 def encoding_flops(**fields):
-    config = tiny_config(**{"model.pooler": "avg", "model.mlp": "none", "train.batch_size": 32} | fields)
-    return dict(product_flops(compile.trace_encoding(config, TINY, 24, jax.devices()).jaxpr))
+    config = tiny_config(**{"model.pooler": "avg", "model.mlp": "none"} | fields)
+    traced = compile.trace_encoding(model_spec(config), TINY, (32, 24), config.train.dtype, jax.devices())
+    return dict(product_flops(traced.jaxpr))

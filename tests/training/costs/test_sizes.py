@@ -3,6 +3,7 @@ from support.costs import tiny_config
 
 from simcse_jax.errors import UserError
 from simcse_jax.training.costs.sizes import choose_batch, guess_columns, padded_length
+from simcse_jax.training.setup import data_spec
 
 COLUMNS = [
     ({"data.train": "wiki.txt"}, 1),
@@ -22,15 +23,15 @@ COLUMNS = [
 
 def test_the_columns_of_a_config_the_batch_and_fine_lengths():
     for fields, columns in COLUMNS:
-        assert guess_columns(tiny_config(**fields)) == columns, fields
-    assert choose_batch(tiny_config(**{"train.batch_size": 64}), None, 256, 8) == 2048
-    assert choose_batch(tiny_config(), 5, 256, 8) == 1280
-    assert choose_batch(tiny_config(**{"train.batch_size": 64}), None, 16, 8, "strong") == 64
+        assert guess_columns(data_spec(tiny_config(**fields))) == columns, fields
+    assert choose_batch(64, None, 256, 8) == 2048
+    assert choose_batch(32, 5, 256, 8) == 1280
+    assert choose_batch(64, None, 16, 8, "strong") == 64
     with pytest.raises(UserError, match="batch_size=64 is not divisible by 12 devices"):
-        choose_batch(tiny_config(**{"train.batch_size": 64}), None, 12, 8, "strong")
+        choose_batch(64, None, 12, 8, "strong")
     with pytest.raises(UserError, match="batch_size=63 is not divisible by 8 devices; the nearest are 56 and 64"):
-        choose_batch(tiny_config(**{"train.batch_size": 63}), None, 8, 8)
+        choose_batch(63, None, 8, 8)
     with pytest.raises(UserError, match=r"the nearest are 8$"):
-        choose_batch(tiny_config(**{"train.batch_size": 6}), None, 8, 8)
+        choose_batch(6, None, 8, 8)
     for tokens, most, length in ((22, 32, 24), (29.5, 30, 30), (3, 32, 8), (600, 1024, 1024)):
         assert padded_length(tokens, most) == length

@@ -1,9 +1,9 @@
 import pytest
 
+from simcse_jax.choices import EXTRA, TASKS, TRANSFER
+from simcse_jax.choices import MEASURES as RANKINGS
 from simcse_jax.config.fields import defaults_of
 from simcse_jax.errors import UserError
-from simcse_jax.tasks import EXTRA, TASKS, TRANSFER
-from simcse_jax.tasks import MEASURES as RANKINGS
 from simcse_jax.training.sweeps.metrics import HEADINGS, METRICS, WORDS, share_data
 from simcse_jax.training.sweeps.variants import FIELDS
 

@@ -4,8 +4,8 @@ import json
 import pytest
 from support.listed import record
 
+from simcse_jax.choices import MEASURES, TASKS, TRANSFER
 from simcse_jax.config.fields import default_config
-from simcse_jax.tasks import MEASURES, TASKS, TRANSFER
 from simcse_jax.training.sweeps.metrics import METRICS
 from simcse_jax.training.sweeps.runner import Run, extra_of
 from simcse_jax.training.sweeps.scores import comparable, headings, note, read_scores

@@ -9,7 +9,7 @@ from support.checks import assert_sharded_is_whole, random
 from support.equations import assert_is_equation
 
 from simcse_jax.models.config import EncoderConfig
-from simcse_jax.objectives.masked_lm import masked_lm
+from simcse_jax.objectives.mlm import masked_lm
 
 NAMES = ("dense.kernel", "dense.bias", "norm.scale", "norm.bias", "bias")
 CONFIG = EncoderConfig.from_hugging_face(CONFIGS["bert"], "test")

@@ -1,15 +1,20 @@
 """Masked language modelling, SimCSE's auxiliary objective. Shapes: V words, P predictions."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
-from jaxtyping import Bool, Float, Int, Key
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int, Key
 
-from simcse_jax.errors import UserError
-from simcse_jax.models.config import MASKED, EncoderConfig
-from simcse_jax.models.head import HEADS
-from simcse_jax.objectives.lazy import AnyArray, Array, jax, jnp
-from simcse_jax.objectives.objective import Embedded, Objective, Parameters
+from simcse_jax.choices import MASKED
+from simcse_jax.models.arrays import AnyArray
+from simcse_jax.models.config import EncoderConfig
+from simcse_jax.models.language_model import fresh_head, logits
+from simcse_jax.models.masking import select_positions
+from simcse_jax.models.parameters import WORD_EMBEDDING, subset
+from simcse_jax.objectives import declarations
+from simcse_jax.objectives.embedded import Embedded
+from simcse_jax.objectives.objective import Parameters
 from simcse_jax.objectives.similarity import by_rows
 from simcse_jax.objectives.tokens import ENCODER, Sums, Tokens
 from simcse_jax.objectives.views import LANGUAGE_MODEL, Plan, Views, column_number, each_of
@@ -42,8 +47,6 @@ def masked_lm(
       (P,) losses.
     """
 
-    from simcse_jax.models.language_model import logits
-
     def losses(hidden: Float[AnyArray, "R D"], labels: Int[AnyArray, " R"]) -> Float[Array, " R"]:
         scores = logits(hidden, head, word_embedding, config)
         return jax.nn.logsumexp(scores, axis=1) - jnp.take_along_axis(scores, labels[:, None], axis=1)[:, 0]
@@ -52,37 +55,13 @@ def masked_lm(
 
 
 def _fresh(encoder: EncoderConfig, key: Key[Array, ""]) -> dict[str, Array]:
-    from simcse_jax.models.language_model import fresh_head
-
     return {PREFIX + name: value for name, value in fresh_head(encoder, key).items()}
 
 
-class MaskedLM(Objective):
+class MaskedLM(declarations.MaskedLM):
     """Hidden words of the sentences that the first encoder reads, in a pass of its own or that of the anchors."""
 
-    name = "mlm"
-    place = 9
-    about = "A masked language model, of 15% of the tokens (SimCSE, Appendix A)."
-    masks_tokens = True
-    features = ("anchor",)
-    embeds = paired = compares_views = projectable = truncatable = False
     parameters = Parameters(_fresh, stream=0x68656166, pretrained="language-model head")
-
-    def check(self, config: Any, active: Sequence[Objective]) -> None:
-        """Refuses two encoders of which it trains one, and parts of the model that nothing would train."""
-        model = config.model
-        if config.eval.encoder == "better" and model.dual_encoder:
-            raise UserError(
-                "config.eval.encoder=better: objective.mlm trains the language model of the anchors' encoder; "
-                "set eval.encoder=anchor"
-            )
-        if any(other.embeds for other in active) or not (config.train.max_steps or config.train.epochs):
-            return
-        untrained = "objective.mlm alone does not train what the model would keep"
-        if HEADS[model.mlp].scored:
-            raise UserError(f"config.model.mlp={model.mlp!r}: {untrained}; set model.mlp=none")
-        if widths := model.convolutions.widths:
-            raise UserError(f"config.model.convolutions.widths={','.join(widths)}: {untrained}; leave it empty")
 
     def views(self, plan: Plan) -> Views:
         """The anchors if they are embedded with masked tokens: then their pass is that of the language model too."""
@@ -112,9 +91,6 @@ def guess_tokens(
     tokens: Tokens, hidden: Float[Array, "PB T D"], selected: Bool[Array, "PB T"], columns: Sequence[int]
 ) -> Sums:
     """The losses at the selected tokens of P columns, from their last hidden states."""
-    from simcse_jax.models.masking import select_positions
-    from simcse_jax.models.parameters import WORD_EMBEDDING, subset
-
     ids, _ = tokens.rows.read(columns)
     # Logits only where they are needed: at half of the positions, three times as many as are masked on average.
     positions, valid = select_positions(selected, -(-ids.shape[1] // 2))

@@ -4,12 +4,12 @@ from support import random_model
 from support.gradients import assert_same, compiled, computed
 from support.steps import INFO_NCE, batch, recipe, settings, term
 
-from simcse_jax.models.config import MASKED
+from simcse_jax.choices import HEADS, MASKED
 from simcse_jax.models.masking import Masking
 from simcse_jax.models.projector import Projector
 from simcse_jax.objectives.views import Plan
-from simcse_jax.runs.state import split_shapes
-from simcse_jax.training.projection import sharing_statistics
+from simcse_jax.runs.state import ModelSpec, split_shapes
+from simcse_jax.training.loss import sharing_statistics
 
 pytestmark = pytest.mark.exact
 
@@ -39,8 +39,6 @@ def test_the_gradient_of_a_shift_is_left_out_where_it_is_zero_and_nowhere_else(c
     model_type = changes.pop("model_type", "bert")
     graph, params, config = random_model(model_type, num_layers=1 + (model_type == "albert"), with_head=False)
     projector = changes.pop("projector", Projector(("D",)))
-    fields = {"model": {"mlp": "none", "dual_encoder": "two_towers" in changes}, "projector": projector._asdict()}
-    fields["projector"]["widths"] = ",".join(projector.widths)
     terms, numbers = [INFO_NCE._replace(projected=True)], {"info_nce": {"weight": 1.0}}
     numbers["info_nce"] |= {"temperature": 0.05, "hard_negative_weight": 1.0}
     if "changed" in changes:
@@ -48,7 +46,8 @@ def test_the_gradient_of_a_shift_is_left_out_where_it_is_zero_and_nowhere_else(c
         numbers["mlm"] = {"weight": 1.0}
         changes = changes | {"masking": Masking(3, (0, 1, 2, 3))}
     generator = np.random.default_rng(0)
-    shapes = split_shapes(config, fields | {"objective": numbers})[0]
+    spec = ModelSpec(head=HEADS["none"], dual_encoder="two_towers" in changes, projector=projector, objectives=numbers)
+    shapes = split_shapes(config, spec)[0]
     params = {name: generator.normal(0, 0.2, shape.shape).astype(np.float32) for name, shape in shapes.items()} | params
     chosen = recipe(1, objectives=tuple(terms), projector=projector, **changes)._replace(use_head=False)
 

@@ -1,0 +1,499 @@
+"""What the package's objectives are to a config, in the order of `--help`: their fields and needs, without JAX.
+
+Each has a file of its name in this folder, with its equation: a subclass that has the loss.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+from simcse_jax.choices import HEADS, SPANS
+from simcse_jax.data.pairing import Pairing
+from simcse_jax.errors import UserError
+from simcse_jax.field import (
+    BELOW_ONE,
+    above,
+    at_least,
+    at_most,
+    either,
+    explain,
+    field,
+    number,
+    one_of,
+    reading,
+    rule,
+    weight,
+)
+from simcse_jax.objectives.objective import (
+    ELEMENTS,
+    EMBEDDINGS,
+    SCORES,
+    Columns,
+    Objective,
+    PairingObjective,
+    SecondPassObjective,
+    StatefulObjective,
+    TokenObjective,
+)
+
+MEASURES = ("cosine", "dot")  # of the similarity of two embeddings
+NEGATIVES = {  # of InfoNCE: which views of the batch's other examples
+    "other": "their positives and hard negatives",
+    "both": "their positives and their anchors, as in NT-Xent, SimCLR's loss",
+    "positives": "their positives, and no hard negatives, which are another objective's",
+}
+MARGINS = {  # of GIST
+    "absolute": "is subtracted from the positive's similarity",
+    "relative": "is a share of the positive's similarity",
+}
+LIST_LOSSES = {  # of ranking distillation
+    "listmle": "the likelihood of the teacher's order of all sentences",
+    "listnet": "the cross-entropy with the teacher's distribution over the most similar one",
+}
+REPLACEMENTS = {  # the readings of replaced-token detection, whose default is the code's
+    "released": "the generator's most probable word takes the place of every token but the first",
+    "paper": "masked tokens alone are replaced, by words drawn from the generator's distribution",
+}
+
+
+class InfoNCE(Objective):
+    """SimCSE's contrast; with negatives from both views, that of ConSERT and DeCLUTR."""
+
+    name = "info_nce"
+    about = "Pairs against the other sentences of the batch (SimCSE, equations 1, 4, 5 and 8)."
+    contrasts = True
+    fields: ClassVar = {
+        "weight": weight(1.0),
+        "temperature": number(0.05, "Divides similarities.", above(0)),
+        "hard_negative_weight": number(
+            1.0,
+            "The weight of an anchor's own hard negatives: α of SimCSE's equation 8.",
+            at_least(0),
+            only=lambda config: config.objective.info_nce.negatives != "positives",
+        ),
+        "similarity": field("cosine", "The similarity of two embeddings.", either(MEASURES)),
+        "symmetric": field(False, "Also find the anchor of each positive."),
+        "negatives": field(
+            "other", f"Which sentences of the other examples are negatives. {explain(NEGATIVES)}.", one_of(NEGATIVES)
+        ),
+    }
+
+    def check_columns(self, fields: Any, columns: Columns) -> None:
+        """Refuses a weight of hard negatives without any, and hard negatives where both views have theirs."""
+        if columns.most < 3 and fields.hard_negative_weight != 1.0:
+            raise UserError(
+                f"config.objective.info_nce.hard_negative_weight={fields.hard_negative_weight}: "
+                f"{columns.data} has no column of hard negatives"
+            )
+        if columns.number > 2 and fields.negatives == "both":
+            raise UserError(
+                f"config.objective.info_nce.negatives=both: {columns.data} has hard negatives, with which it is not "
+                "defined; choose two columns with data.columns.anchor and data.columns.positive, or set it to other"
+            )
+
+
+class OffDropout(Objective):
+    """SimCSE++'s contrast: pairs with dropout, and negative pairs with masks of their own, or none."""
+
+    name = "off_dropout"
+    about = "InfoNCE whose negative pairs have masks of their own (SimCSE++, equation 3)."
+    separate_negatives = contrasts = True
+    fields: ClassVar = {
+        "weight": weight(),
+        "temperature": number(0.05, "Divides similarities.", above(0)),
+        "m": number(0.9, "The balance of positives and negatives.", above(0, "at 0 there is nothing to learn")),
+        "reading": reading(
+            {
+                "paper": "m multiplies the sum of the negatives, as in SimCSE++'s equation 3",
+                "released": "m multiplies the positive pair's similarity, as in its authors' code",
+            }
+        ),
+    }
+
+
+class DimensionWise(Objective):
+    """SimCSE++'s contrast of dimensions."""
+
+    name = "dimension_wise"
+    reads = ("anchor", "positive")
+    about = "Each dimension against the other dimensions (SimCSE++, equation 5)."
+    fields: ClassVar = {
+        "weight": weight(),
+        "temperature": number(5.0, "Divides similarities.", above(0)),
+        "reading": reading(
+            {"paper": "SimCSE++'s equation 5 as printed", "released": "the equation in its authors' code"}
+        ),
+    }
+
+
+class MomentumContrast(StatefulObjective):
+    """ESimCSE's contrast with a queue."""
+
+    name = "momentum_contrast"
+    about = "InfoNCE with a queue of negatives from a momentum encoder (ESimCSE, equation 6)."
+    contrasts = True
+    projectable = False  # the queue has embeddings
+    fields: ClassVar = {
+        "weight": weight(),
+        "temperature": number(0.05, "Divides similarities.", above(0)),
+        "queue": field(160, "How many embeddings of earlier steps are negatives.", at_least(1), at_most(2**20)),
+        "momentum": number(0.995, "The momentum encoder becomes γ · itself + (1 - γ) · the encoder.", BELOW_ONE),
+        "reading": reading(
+            {
+                "paper": "the momentum encoder starts as a copy of the encoder",
+                "released": "it starts from random weights, as its authors' code does",
+            }
+        ),
+    }
+
+
+class BarlowTwins(Objective):
+    """Decorrelated dimensions of two views, also one half of SCD's objective."""
+
+    name = "barlow_twins"
+    reads = ("anchor", "positive")
+    about = "Decorrelated dimensions (SimCSE++, equation 4)."
+    fields: ClassVar = {
+        "weight": weight(),
+        "off_diagonal_weight": number(0.005, "The weight of correlations between different dimensions.", at_least(0)),
+        "reading": reading(
+            {
+                "paper": "a correlation that is not centred, as in SimCSE++'s equation 4",
+                "released": "batch-normalized and so centred, as in its authors' code",
+            }
+        ),
+        "artificial": field(0, "Rows of N(0, 1) in addition to the batch.", at_least(0), at_most(100_000)),
+    }
+
+
+class ContrastiveTension(PairingObjective):
+    """CT: groups of pairs, of which the first one has the same sentence twice."""
+
+    name = "contrastive_tension"
+    reads = ("anchor", "positive")
+    about = "Dot products of equal and of different sentences, classified (CT)."
+    compares_views = False
+    contrasts = True
+    checked = ("data.positives", "data.augment.name", "train.batch_size")
+    fields: ClassVar = {
+        "weight": weight(),
+        "negatives": field(7, "The negative pairs after each positive one: K.", at_least(1), at_most(1000)),
+        "reading": reading(
+            {
+                "paper": "negative pairs are the anchor of the group with other sentences, as the paper says",
+                "released": "negative pairs are two fresh sentences each, as in the authors' code",
+            }
+        ),
+    }
+
+    def check(self, fields: Any, others: Mapping[str, Any], active: Sequence[Objective]) -> None:
+        """Refuses other objectives of pairs, other sources of pairs, and groups that a batch would cut."""
+        field = f"objective.{self.name}"
+        if embedding := [other.name for other in active if other is not self and other.embeds]:
+            raise UserError(
+                f"config.objective.{embedding[0]}.weight: next to contrastive_tension, most of whose pairs have "
+                "different sentences, it must be 0.0"
+            )
+        for name in ("data.positives", "data.augment.name"):
+            if others[name]:
+                raise UserError(f"config.{name}={others[name]!r}: {field} makes its own pairs; it must be empty")
+        group, size = fields.negatives + 1, others["train.batch_size"]
+        if size % group:
+            raise UserError(
+                f"config.train.batch_size={size}: must be divisible by {group}, a positive pair and its negatives "
+                f"({field}.negatives)"
+            )
+
+    def pairing(self, fields: Any) -> Pairing:
+        """Groups of K + 1 pairs."""
+        return Pairing(fields.negatives, fresh=fields.reading == "released")
+
+
+class SelfContrastive(Objective):
+    """SCD's repulsion of a sentence's views."""
+
+    name = "self_contrastive"
+    reads = ("anchor", "positive")
+    about = "The views of a sentence repel each other (SCD)."
+    fields: ClassVar = {"weight": weight(), "temperature": number(0.05, "Divides similarities.", above(0))}
+
+
+class JensenShannon(TokenObjective):
+    """IS-BERT: tokens of the anchors, and the embeddings of the positives, which may be the same view."""
+
+    name = "jensen_shannon"
+    reads = ("anchor", "positive")
+    about = "Each token's features find their own sentence (IS-BERT)."
+    features = ("anchor",)
+    compares_views = False
+    contrasts = True
+    projectable = False  # the features of tokens have no projector
+
+
+class BidirectionalMargin(Objective):
+    """SNCSE's loss of soft negatives, which are the data's hard negatives."""
+
+    name = "bidirectional_margin"
+    about = "Hard negatives as soft ones: less similar than the positive, within bounds (SNCSE)."
+    fields: ClassVar = {
+        "weight": weight(),
+        "lower": number(0.1, "The least that the positive's cosine is to be larger: α.", at_least(0)),
+        "upper": number(0.3, "The most that the positive's cosine is to be larger: β.", at_least(0)),
+    }
+
+    def check(self, fields: Any, others: Mapping[str, Any], active: Sequence[Objective]) -> None:
+        """Refuses bounds between which there is nothing."""
+        if fields.lower > fields.upper:
+            raise UserError(
+                f"config.objective.{self.name}.lower={fields.lower}: is above objective.{self.name}.upper="
+                f"{fields.upper}, so no margin would be between them; set a lower one"
+            )
+
+    def check_columns(self, fields: Any, columns: Columns) -> None:
+        """Refuses data in which no row has a soft negative."""
+        if columns.number < 3:
+            raise UserError(
+                f"config.objective.{self.name}.weight: needs soft negatives, in the column of hard ones, but "
+                f"{columns.data} has no such column; set data.columns.negative (data.columns.positive may be the "
+                "anchors' column)"
+            )
+
+
+class RankingConsistency(Objective):
+    """RankCSE's consistency of two views."""
+
+    name = "ranking_consistency"
+    reads = ("anchor", "positive")
+    about = "The two views of a sentence rank the batch alike: the Jensen-Shannon divergence (RankCSE)."
+    fields: ClassVar = {
+        "weight": weight(),
+        "temperature": number(0.05, "Divides similarities.", above(0)),
+        "reading": reading(
+            {
+                "paper": "the Jensen-Shannon divergence, as in RankCSE",
+                "released": "as in its public code, which is not its authors': the negative entropy of both lists",
+            }
+        ),
+    }
+
+
+class MaskedLM(TokenObjective):
+    """Hidden words of the sentences that the first encoder reads, in a pass of its own or that of the anchors."""
+
+    name = "mlm"
+    about = "A masked language model, of 15% of the tokens (SimCSE, Appendix A)."
+    masks_tokens = True
+    features = ("anchor",)
+    embeds = paired = compares_views = projectable = truncatable = False
+    checked = (
+        "eval.encoder",
+        "model.dual_encoder",
+        "model.mlp",
+        "model.convolutions.widths",
+        "train.max_steps",
+        "train.epochs",
+    )
+
+    def check(self, fields: Any, others: Mapping[str, Any], active: Sequence[Objective]) -> None:
+        """Refuses two encoders of which it trains one, and parts of the model that nothing would train."""
+        if others["eval.encoder"] == "better" and others["model.dual_encoder"]:
+            raise UserError(
+                "config.eval.encoder=better: objective.mlm trains the language model of the anchors' encoder; "
+                "set eval.encoder=anchor"
+            )
+        if any(other.embeds for other in active) or not (others["train.max_steps"] or others["train.epochs"]):
+            return
+        untrained = "objective.mlm alone does not train what the model would keep"
+        if HEADS[others["model.mlp"]].scored:
+            raise UserError(f"config.model.mlp={others['model.mlp']!r}: {untrained}; set model.mlp=none")
+        if widths := others["model.convolutions.widths"]:
+            raise UserError(f"config.model.convolutions.widths={','.join(widths)}: {untrained}; leave it empty")
+
+
+class ReplacedTokenDetection(SecondPassObjective):
+    """DiffCSE's second pass, over the pairs' two sentences with words of the generator."""
+
+    name = "replaced_token_detection"
+    about = "Which tokens did a generator replace? (DiffCSE, section 3)."
+    replaces_tokens = every_sentence = True
+    paired = compares_views = truncatable = False
+    checked = ("data.positives", "data.spans.positives", "model.generator")
+    fields: ClassVar = {
+        "weight": weight(),
+        "masking_rate": number(
+            0.3,
+            "The share of tokens that are masked before the generator reads a sentence.",
+            rule("above 0 and at most 1", lambda rate: 0 < rate <= 1),
+        ),
+        "reading": field("released", f"What is replaced. {explain(REPLACEMENTS)}.", either(REPLACEMENTS)),
+    }
+
+    def check(self, fields: Any, others: Mapping[str, Any], active: Sequence[Objective]) -> None:
+        """Refuses a run without a generator, and positives that are several sentences."""
+        if others["data.positives"] == SPANS and others["data.spans.positives"] > 1:
+            raise UserError(
+                f"config.data.spans.positives={others['data.spans.positives']}: objective.replaced_token_detection "
+                "needs the embedding of one sentence, and the mean of several is none; set it to 1"
+            )
+        if not others["model.generator"]:
+            raise UserError(
+                "config.model.generator: must be set for objective.replaced_token_detection: a model with its "
+                "language-model head, e.g. distilbert-base-uncased"
+            )
+
+
+class SoftmaxNLI(Objective):
+    """SBERT's classifier, which is trained with the encoder."""
+
+    name = "softmax_nli"
+    about = "SBERT's classifier of labelled pairs."
+    labels = True
+    paired = compares_views = projectable = False
+    checked = ("matryoshka.dimensions",)
+
+    def check(self, fields: Any, others: Mapping[str, Any], active: Sequence[Objective]) -> None:
+        """Refuses truncated embeddings."""
+        if others["matryoshka.dimensions"]:
+            raise UserError(
+                "config.matryoshka.dimensions: objective.softmax_nli has a classifier of whole embeddings; leave it "
+                "empty"
+            )
+
+
+class CoSENT(Objective):
+    """Pairs ranked by their cosine."""
+
+    name = "cosent"
+    about = "Pairs with scores: the higher score must have the higher cosine (CoSENT)."
+    scores = "ranked"
+    paired = compares_views = False
+    fields: ClassVar = {"weight": weight(), "temperature": number(0.05, "Divides cosines.", above(0))}
+
+
+class AnglE(Objective):
+    """CoSENT with another similarity."""
+
+    name = "angle"
+    about = "The same by angles in complex space (AnglE)."
+    scores = "ranked"
+    paired = compares_views = False
+    fields: ClassVar = {"weight": weight(), "temperature": number(0.05, "Divides similarities.", above(0))}
+
+
+class CosineMSE(Objective):
+    """SBERT's regression."""
+
+    name = "cosine_mse"
+    about = "Pairs with scores from 0 to 1: the squared error of cosines (SBERT)."
+    scores = "unit"
+    paired = compares_views = False
+
+
+class EmbeddingMSE(Objective):
+    """Every sentence's embedding is that of a teacher."""
+
+    name = "embedding_mse"
+    about = "Embeddings as the teacher's: the squared error."
+    teacher = ELEMENTS
+    paired = compares_views = projectable = False  # a teacher's embeddings have no projector
+
+
+class MarginMSE(Objective):
+    """The teacher's margins between an anchor's positive and its own hard negatives."""
+
+    name = "margin_mse"
+    about = "Positives against hard negatives as the teacher has them: the squared error (MarginMSE)."
+    teacher = SCORES
+    hard_negatives = True
+    fields: ClassVar = {
+        "weight": weight(),
+        "similarity": field("dot", "The similarity of two embeddings, in both.", either(MEASURES)),
+    }
+
+
+class DistillKL(Objective):
+    """The teacher's ranking of an anchor's own candidates."""
+
+    name = "distill_kl"
+    about = "Which of an anchor's own positive and hard negatives is near, as the teacher has it."
+    teacher = SCORES
+    hard_negatives = True
+    fields: ClassVar = {
+        "weight": weight(),
+        "temperature": number(1.0, "Divides similarities, in both.", above(0)),
+        "teacher_temperature": number(
+            0.0, "Divides the teacher's similarities or scores in its place; 0.0: temperature does.", at_least(0)
+        ),
+        "similarity": field("dot", "The similarity of two embeddings, in both.", either(MEASURES)),
+    }
+
+
+class GIST(Objective):
+    """InfoNCE whose negatives a teacher sorts out."""
+
+    name = "gist"
+    about = "InfoNCE without the negatives that the teacher finds too similar (GIST)."
+    teacher = EMBEDDINGS
+    contrasts = True
+    fields: ClassVar = {
+        "weight": weight(),
+        "temperature": number(0.01, "Divides similarities.", above(0)),
+        "margin": number(
+            0.0, "How much less similar than the positive a negative must be to the teacher.", at_least(0)
+        ),
+        "margin_kind": field("absolute", f"What the margin is. {explain(MARGINS)}.", either(MARGINS)),
+        "contrast_anchors": field(True, "Other anchors are negatives of an anchor, too."),
+        "contrast_positives": field(True, "Other positives are negatives of a positive, too."),
+    }
+
+
+class RankingDistillation(Objective):
+    """RankCSE's distillation of a teacher's lists; of two teachers, of the mean of their lists."""
+
+    name = "ranking_distillation"
+    reads = ("anchor", "positive")
+    about = "A sentence ranks the others of the batch as the teacher does (RankCSE)."
+    teacher = EMBEDDINGS
+    compares_views = False  # equal views have a list to learn, too
+    fields: ClassVar = {
+        "weight": weight(),
+        "method": field("listmle", f"Which loss of a list. {explain(LIST_LOSSES)}.", either(LIST_LOSSES)),
+        "temperature": number(0.05, "Divides similarities.", above(0)),
+        "teacher_temperature": number(
+            0.025,
+            "Divides the teacher's similarities, for listnet.",
+            above(0),
+            only="objective.ranking_distillation.method=listnet",
+        ),
+        "reading": reading(
+            {
+                "paper": "whole lists, as in RankCSE",
+                "released": "as in its public code, which is not its authors': listnet without the sentence's own "
+                "positive, listmle with 1e-7 added in the logarithm",
+            }
+        ),
+    }
+
+
+DECLARATIONS: tuple[type[Objective], ...] = (
+    InfoNCE,
+    OffDropout,
+    DimensionWise,
+    MomentumContrast,
+    BarlowTwins,
+    ContrastiveTension,
+    SelfContrastive,
+    JensenShannon,
+    BidirectionalMargin,
+    RankingConsistency,
+    MaskedLM,
+    ReplacedTokenDetection,
+    SoftmaxNLI,
+    CoSENT,
+    AnglE,
+    CosineMSE,
+    EmbeddingMSE,
+    MarginMSE,
+    DistillKL,
+    GIST,
+    RankingDistillation,
+)
