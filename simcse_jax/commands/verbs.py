@@ -56,6 +56,7 @@ Count = Annotated[int, Parameter(validator=Number(gte=1, lt=2**31))]
 Counts = Annotated[Numbers, Parameter(validator=Number(gte=1, lt=2**31))]
 Text = Annotated[str, Parameter(converter=_readable, allow_leading_hyphen=True)]
 Queries = Annotated[Sequence[str], Parameter(converter=_all_readable, allow_leading_hyphen=True)]
+Prompts = Annotated[Sequence[str], Parameter(consume_multiple=True, converter=_all_readable)]
 Fields = Annotated[Sequence[str], Parameter(parse=False)]  # of a config; on a command line --config.FIELD=VALUE
 WITH_NO = Parameter(negative=None)  # for a switch that has a --no-
 
