@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from simcse_jax.commands.analyze import analyze
     from simcse_jax.commands.aot import aot
     from simcse_jax.commands.api import Run, sweep, train
+    from simcse_jax.commands.build_data import build_data
     from simcse_jax.commands.build_index import build_index
     from simcse_jax.commands.demo import demo
     from simcse_jax.commands.encode import encode
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from simcse_jax.commands.geometry import geometry
     from simcse_jax.commands.mine import mine
     from simcse_jax.commands.overlap import overlap
+    from simcse_jax.commands.prepare import prepare
     from simcse_jax.commands.runs import list_runs
     from simcse_jax.commands.search import search
     from simcse_jax.commands.serve import serve
@@ -24,8 +26,8 @@ if TYPE_CHECKING:
     from simcse_jax.simcse import SimCSE
 
 __all__ = [
-    "CrossEncoder", "Run", "SimCSE", "__version__", "analyze", "aot", "build_index", "demo", "encode", "evaluate",
-    "export", "geometry", "list_runs", "mine", "overlap", "search", "serve", "sweep", "train",
+    "CrossEncoder", "Run", "SimCSE", "__version__", "analyze", "aot", "build_data", "build_index", "demo", "encode",
+    "evaluate", "export", "geometry", "list_runs", "mine", "overlap", "prepare", "search", "serve", "sweep", "train",
 ]  # fmt: skip
 HOMES = {"SimCSE": "simcse", "CrossEncoder": "encoding.cross_encoder", "list_runs": "commands.runs"}
 HOMES |= dict.fromkeys(("Run", "sweep", "train"), "commands.api")

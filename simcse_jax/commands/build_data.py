@@ -13,7 +13,7 @@ from typing import IO, Annotated, Literal
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
-from simcse_jax.commands.verbs import Names, Seed, Texts, Whole, verb
+from simcse_jax.commands.verbs import Names, Seed, Texts, verb
 from simcse_jax.data.building.builders import BUILDERS, Builder, BuildOptions
 from simcse_jax.data.building.reading import Tally, resolve
 from simcse_jax.errors import UserError, no_such, why
@@ -33,7 +33,7 @@ def build_data(
     split: Names = ("train",),
     hypothesis: Literal["last", "first"] = "last",
     draw: Literal["sentences", "articles"] = "sentences",
-    count: Annotated[Whole | None, Parameter(validator=Number(gte=0))] = None,
+    count: Annotated[int | None, Parameter(validator=Number(gte=0))] = None,
     seed: Seed = 42,
 ) -> int:
     """Makes a training file of the papers from what people can download.

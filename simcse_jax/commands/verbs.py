@@ -21,7 +21,7 @@ from cyclopts.validators import Number
 from rich.box import Box
 
 from simcse_jax.choices import POOLERS
-from simcse_jax.commands.command_line import SCRIPT, describe_exit_codes, module_of, started_as
+from simcse_jax.commands.command_line import MODEL, SCRIPT, describe_exit_codes, module_of, started_as
 from simcse_jax.errors import UserError, in_command
 from simcse_jax.host import streams
 
@@ -60,10 +60,6 @@ Prompts = Annotated[Sequence[str], Parameter(consume_multiple=True, converter=_a
 Fields = Annotated[Sequence[str], Parameter(parse=False)]  # of a config; on a command line --config.FIELD=VALUE
 WITH_NO = Parameter(negative=None)  # for a switch that has a --no-
 
-MODEL = (
-    "A folder, a hub id, package:NAME, a workdir (its best checkpoint; WORKDIR@step=200 is that of a step), or "
-    "glove:FILE, the average of word vectors."
-)
 ModelName = Annotated[str, Parameter(help=MODEL)]
 Pooler = Annotated[
     str | None, Parameter(help=f"From tokens to an embedding: {', '.join(POOLERS)}. By default as the model says.")
