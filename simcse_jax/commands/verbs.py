@@ -212,7 +212,7 @@ def _shown(default: Any) -> Any:
     """A default for the help; None where there is nothing to show."""
     if isinstance(default, tuple):
         default = " ".join(map(str, default))
-    return None if default in (False, "") else default
+    return None if default is False or default == "" else default
 
 
 def completion(shell: str, commands: Mapping[str, str]) -> str:
