@@ -160,14 +160,14 @@ def function_of(command: str) -> Callable[..., Any]:
 def app(command: str) -> App:
     """The command line of a verb and of the `SUBCOMMANDS` of its module."""
     function = function_of(command)
-    made = _app(function, started_as(command))
+    made = app_of(function, started_as(command))
     for name, part in getattr(sys.modules[function.__module__], "SUBCOMMANDS", {}).items():
-        made.command(_app(part, name))
+        made.command(app_of(part, name))
     return made
 
 
-def _app(function: Callable[..., Any], name: str) -> App:
-    """All arguments but those that are positional alone are options."""
+def app_of(function: Callable[..., Any], name: str) -> App:
+    """The command line of a function, on which all arguments but those that are positional alone are options."""
 
     @functools.wraps(function)
     def options(*args: Any, **kwargs: Any) -> None:
