@@ -73,7 +73,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--peer-batch-size", type=int, least=1, default=32, help="theirs; 32 is its own default")
     parser.add_argument("--output", type=output_file, help="the figures as JSON")
     args = parser.parse_args()
-    args.tasks = choose("--tasks", args.tasks, TASKS, "task")
+    args.tasks = choose("--tasks", args.tasks.split(","), TASKS, "task")
     return args
 
 

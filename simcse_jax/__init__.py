@@ -8,23 +8,29 @@ from simcse_jax.host.version import __version__
 if TYPE_CHECKING:
     from simcse_jax.commands.analyze import analyze
     from simcse_jax.commands.aot import aot
-    from simcse_jax.commands.api import Run, evaluate, mine, sweep, train
+    from simcse_jax.commands.api import Run, sweep, train
+    from simcse_jax.commands.build_data import build_data
     from simcse_jax.commands.build_index import build_index
     from simcse_jax.commands.demo import demo
     from simcse_jax.commands.encode import encode
+    from simcse_jax.commands.evaluate import evaluate
+    from simcse_jax.commands.export import export
     from simcse_jax.commands.geometry import geometry
+    from simcse_jax.commands.mine import mine
     from simcse_jax.commands.overlap import overlap
+    from simcse_jax.commands.prepare import prepare
+    from simcse_jax.commands.runs import list_runs
     from simcse_jax.commands.search import search
     from simcse_jax.commands.serve import serve
     from simcse_jax.encoding.cross_encoder import CrossEncoder
     from simcse_jax.simcse import SimCSE
 
 __all__ = [
-    "CrossEncoder", "Run", "SimCSE", "__version__", "analyze", "aot", "build_index", "demo", "encode", "evaluate",
-    "geometry", "mine", "overlap", "search", "serve", "sweep", "train",
+    "CrossEncoder", "Run", "SimCSE", "__version__", "analyze", "aot", "build_data", "build_index", "demo", "encode",
+    "evaluate", "export", "geometry", "list_runs", "mine", "overlap", "prepare", "search", "serve", "sweep", "train",
 ]  # fmt: skip
-HOMES = {"SimCSE": "simcse", "CrossEncoder": "encoding.cross_encoder"}
-HOMES |= dict.fromkeys(("Run", "evaluate", "mine", "sweep", "train"), "commands.api")
+HOMES = {"SimCSE": "simcse", "CrossEncoder": "encoding.cross_encoder", "list_runs": "commands.runs"}
+HOMES |= dict.fromkeys(("Run", "sweep", "train"), "commands.api")
 
 
 def __getattr__(name: str) -> Any:

@@ -29,7 +29,6 @@ FLAGS = {  # besides a parser's options
     "main": {"config", *SHORT, *FOLDERS, "dry-run"},
     "tune": {"config", *SHORT, "workdir", "dry-run"},
     "sweep": {"config", "over", *SHORT, "workdir"},
-    "aot": {"config", *SHORT},
     "search": {"embeddings", "codes"},  # of `search build`
 }
 OTHERS = {  # options of other programs that the pages name: of sbatch, pip, TensorBoard, mlflow, XLA, Ray, grep, …

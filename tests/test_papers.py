@@ -11,7 +11,7 @@ from support import ROOT
 from support.pages import commands, report
 
 from simcse_jax.__main__ import COMMANDS
-from simcse_jax.commands import evaluate, verbs
+from simcse_jax.commands import verbs
 from simcse_jax.config.checks import validate
 from simcse_jax.config.fields import FIELDS
 from simcse_jax.config.flags import parse, split_config
@@ -102,7 +102,7 @@ def resolve(path: str, given: Iterable[str] = ("--workdir=w",)) -> None:
 # What reads the options of a command, before any file; of the others test_docs.py knows the options.
 READERS = {
     "analyze": lambda given: verbs.parse("analyze", given),
-    "evaluate": evaluate.parse,
+    "evaluate": lambda given: verbs.parse("evaluate", given),
     "geometry": lambda given: verbs.parse("geometry", given),
     "main": lambda given: resolve(*split_config(given)),
     "sweep": lambda given: resolve(*split_config(given)),

@@ -16,7 +16,7 @@ from cyclopts import Group, Parameter
 from cyclopts.validators import Number
 
 from simcse_jax.commands.command_line import parse_model
-from simcse_jax.commands.verbs import BatchSize, Count, Texts, verb
+from simcse_jax.commands.verbs import BatchSize, Count, Numbers, Texts, verb
 from simcse_jax.errors import UserError, require
 from simcse_jax.evaluation.analysis.inputs import Models, SpaceData, choose, read_data
 from simcse_jax.evaluation.analysis.tokens import Protocol
@@ -52,12 +52,10 @@ def analyze(
     column: str | None = None,
     split: Literal["dev", "test"] = "test",
     sentences: Count | None = None,
-    rank: Annotated[
-        Sequence[int] | None, Parameter(consume_multiple=True, validator=Number(gte=2, lte=MOST_ROWS))
-    ] = None,
+    rank: Annotated[Numbers | None, Parameter(validator=Number(gte=2, lte=MOST_ROWS))] = None,
     artificial: Annotated[
-        Sequence[int],
-        Parameter(consume_multiple=(1, None), validator=Number(gte=0, lte=MOST_ROWS), show_default=shown),
+        Numbers,
+        Parameter(validator=Number(gte=0, lte=MOST_ROWS), show_default=shown),
     ] = (0, 100, 300, 704),
     batch_size: BatchSize = 64,
     protocol: Annotated[Protocol, Parameter(name="*", group=PROTOCOL)] = DEFAULT,

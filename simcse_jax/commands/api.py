@@ -1,4 +1,4 @@
-"""The commands from Python: `train` and the `Run` that it returns, `sweep`, `evaluate`, `encode` and `mine`."""
+"""The commands from Python: `train` and the `Run` that it returns, and `sweep`."""
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
@@ -8,8 +8,6 @@ from typing import Any
 from ml_collections import config_dict
 
 from simcse_jax.choices import pooler_of
-from simcse_jax.commands import evaluate as evaluating
-from simcse_jax.commands import mine as mining
 from simcse_jax.commands import sweep as sweeping
 from simcse_jax.config.checks import check_field, validate
 from simcse_jax.config.fields import defaults_of, fields_of, flatten
@@ -175,52 +173,6 @@ def sweep(
     for name, value in fields.items():
         argv.append(f"--config.{name if name.startswith('sweep.') else _full(name, known)}={_listed(value)}")
     return sweeping.run(argv)
-
-
-def evaluate(model: str | Path, data: str | Path | None = None, **options: Any) -> dict[str, Any]:
-    """Scores a model and prints the tables, as `simcse-jax evaluate` does.
-
-    Args:
-      model: as for `SimCSE`.
-      data: SentEval's folder, or a file of graded pairs; None for tasks that have their own.
-      **options: those of the command: `tasks="sts,transfer"`, `split="dev"`.
-
-    Returns:
-      The scores, as the command's `--output` has them.
-
-    Raises:
-      UserError: for any mistake in the options, the data or the model.
-    """
-    return evaluating.run(evaluating.parse(_arguments(options | {"model": model, "data": data})))
-
-
-def mine(model: str | Path, pairs: str | Path, corpus: str | Path, output: str | Path, **options: Any) -> None:
-    """Finds hard negatives for pairs, as `simcse-jax mine` does; the same call resumes.
-
-    Args:
-      model: as for `SimCSE`.
-      pairs: a file with anchors and positives.
-      corpus: what to search in: a file of sentences, an index, embeddings, or a prepared corpus.
-      output: a .jsonl or .parquet file, which `data` of `train` takes.
-      **options: those of the command: `num_negatives=5`, `columns=["anchor=question", "positive=answer"]`.
-
-    Raises:
-      UserError: for any mistake in the options, the data or the model.
-    """
-    found = {"model": model, "pairs": pairs, "corpus": corpus, "output": output}
-    mining.run(mining.parse(_arguments(options | found)))
-
-
-def _arguments(options: Mapping[str, Any]) -> list[str]:
-    """Options as a command takes them: a name for True, several values after a name for a list."""
-    argv: list[str] = []
-    for name, value in options.items():
-        option = f"--{name.replace('_', '-')}"
-        if isinstance(value, list | tuple):
-            argv += [option, *map(str, value)]
-        elif value is not None and value is not False:
-            argv.append(option if value is True else f"{option}={value}")
-    return argv
 
 
 def _full(name: str, known: Mapping[str, Any]) -> str:

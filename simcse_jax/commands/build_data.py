@@ -8,72 +8,67 @@ import csv
 import io
 from collections.abc import Iterable
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Annotated, Literal
 
-from simcse_jax.commands.command_line import Parser
+from cyclopts import Parameter
+from cyclopts.validators import Number
+
+from simcse_jax.commands.verbs import Names, Seed, Texts, verb
 from simcse_jax.data.building.builders import BUILDERS, Builder, BuildOptions
-from simcse_jax.data.building.nli import HYPOTHESES
-from simcse_jax.data.building.reading import Tally, is_dataset, resolve
-from simcse_jax.data.building.wikipedia import DRAWS
-from simcse_jax.errors import UserError, why
+from simcse_jax.data.building.reading import Tally, resolve
+from simcse_jax.errors import UserError, no_such, why
 from simcse_jax.host.outputs import output_file
-from simcse_jax.host.storage import local_path, replacing_file
+from simcse_jax.host.storage import replacing_file
 
-FLAGS = {"splits": "--split", "hypothesis": "--hypothesis", "draws": "--draw", "count": "--count", "seed": "--seed"}
+FILES = "\n".join(f"- {name}: {each.about}; {each.output}, from {each.sources}." for name, each in BUILDERS.items())
 
 
-def main() -> None:
-    """The command."""
-    args = _parser().parse_args()
-    builder = BUILDERS[args.name]
-    given: dict[str, Any] = {name: value for name in FLAGS if (value := getattr(args, name)) is not None}
-    for name in given:
-        if name not in builder.options:
-            raise UserError(f"{FLAGS[name]}: has no effect on {args.name}")
-    if given.get("count", 0) < 0:
-        raise UserError(f"--count {args.count}: must be 0, for all, or more")
-    for source in args.source:
-        if not source:
-            raise UserError("--source '': has no name")
-        if "splits" in given and (is_dataset(source) or local_path(source).is_file()):
-            raise UserError(f"--split: has no effect on --source {source}, which is not a folder; name files alone")
-    options = BuildOptions(**({"count": builder.count} | given))
-    files = resolve(args.source, builder.files, options.splits)
-    output = args.output or builder.output
-    kind = Path(builder.output).suffix
-    inputs = {f"--source {source}": source for source in [*args.source, *files]}
-    path = output_file(output, inputs, kinds=(kind,), streamed=False)
+@verb
+def build_data(
+    name: Annotated[str, Parameter(help=f"The file:\n\n{FILES}")],
+    /,
+    source: Texts,
+    *,
+    output: str | None = None,
+    split: Names = ("train",),
+    hypothesis: Literal["last", "first"] = "last",
+    draw: Literal["sentences", "articles"] = "sentences",
+    count: Annotated[int | None, Parameter(validator=Number(gte=0))] = None,
+    seed: Seed = 42,
+) -> int:
+    """Makes a training file of the papers from what people can download.
+
+    Needs the downloads. Writes the whole file or nothing, and prints how many rows it read, used and left out, and why.
+
+    Args:
+      source: Folders, files, hf:NAME… or tfds:NAME…, in order.
+      output: The file to write. By default the name that the recipes have for it.
+      split: Of the folders of NLI: the splits to read.
+      hypothesis: Of NLI: which of several with one label.
+      draw: Of wiki_sentences: what is drawn at random.
+      count: Draw so many lines, 0: all. By default as in the paper.
+      seed: Of the draw.
+
+    Returns:
+      The number of rows.
+
+    Raises:
+      UserError: for any mistake in the options or the downloads.
+    """
+    if name not in BUILDERS:
+        raise no_such("build-data", "file", name, BUILDERS)
+    builder = BUILDERS[name]
+    options = BuildOptions(tuple(split), hypothesis, draw, builder.count if count is None else count, seed)
+    files = resolve(source, builder.files, split)
+    output = output or builder.output
+    inputs = {f"--source {each}": each for each in [*source, *files]}
+    path = output_file(output, inputs, kinds=(Path(builder.output).suffix,), streamed=False)
     tally = Tally(builder.unit)
-    written = write(path, builder, builder.rows(files, options, tally), args.source)
+    written = write(path, builder, builder.rows(files, options, tally), source)
     for line in tally.lines():
         print(line)
     print(f"{written:,} {builder.makes} written to {output} (the papers' number: {builder.paper})")
-
-
-def _parser() -> Parser:
-    listed = "\n".join(
-        f"  {name:<16}{each.about}; {each.output}\n    from {each.sources}" for name, each in BUILDERS.items()
-    )
-    parser = Parser(
-        "build-data",
-        description="Make a training file of the papers from what people can download.",
-        epilog=f"files:\n{listed}\n",
-    )
-    parser.add_argument("name", choices=BUILDERS, metavar="NAME", help=f"the file: {', '.join(BUILDERS)}")
-    parser.add_argument(
-        "--source", nargs="+", action="extend", required=True, help="folders, files, hf:NAME… or tfds:NAME…, in order"
-    )
-    parser.add_argument("--output", help="the file to write (default: the name that the recipes have for it)")
-    parser.add_argument("--split", dest="splits", nargs="+", help="of NLI: the splits to read (default: train)")
-    parser.add_argument(
-        "--hypothesis", choices=HYPOTHESES, help=f"of several with one label (default: {HYPOTHESES[0]})"
-    )
-    parser.add_argument(
-        "--draw", dest="draws", choices=DRAWS, help=f"of wiki_sentences: what is drawn at random (default: {DRAWS[0]})"
-    )
-    parser.add_argument("--count", type=int, help="draw so many lines, 0: all (default: as in the paper)")
-    parser.add_argument("--seed", type=int, help="of the draw (default: 42)")
-    return parser
+    return written
 
 
 def write(path: Path, builder: Builder, rows: Iterable[tuple[str, ...]], sources: Iterable[str]) -> int:

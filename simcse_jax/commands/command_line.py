@@ -1,21 +1,18 @@
 """What all commands share: the parser, options, names of models, and the handling of errors."""
 
-import argparse
 import contextlib
 import errno
 import gc
-import math
 import os
 import re
 import shlex
 import shutil
 import sys
-import textwrap
 import warnings
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
-from simcse_jax.choices import DTYPES, POOLERS, pooler_of
+from simcse_jax.choices import POOLERS, pooler_of
 from simcse_jax.errors import Preempted, UserError, in_command, reason
 from simcse_jax.host import report, streams
 from simcse_jax.host.storage import local_path
@@ -45,8 +42,8 @@ def say_next(command: str, *arguments: str) -> None:
 
 
 MODEL = (
-    "a folder, a hub id, package:NAME, a workdir (its best checkpoint; WORKDIR@step=200 is that of a step), or "
-    "glove:FILE, the average of word vectors"
+    "A folder, a hub id, package:NAME, a workdir (its best checkpoint; WORKDIR@step=200 is that of a step), or "
+    "glove:FILE, the average of word vectors."
 )
 
 
@@ -111,81 +108,6 @@ OF_THE_MACHINE = {
 def describe_exit_codes() -> str:
     """The exit codes of every command, for `--help`."""
     return "\n".join(["exit codes:", *(f"  {code:<4} {meaning}" for code, meaning in EXIT_CODES.items())])
-
-
-class _Formatter(argparse.HelpFormatter):
-    """Keeps the line breaks of descriptions, and adds the default to each option whose help does not have it."""
-
-    def _fill_text(self, text: str, width: int, indent: str) -> str:
-        return "\n".join(textwrap.fill(line, width, initial_indent=indent) for line in text.splitlines())
-
-    def _get_help_string(self, action: argparse.Action) -> str:
-        text = action.help or ""
-        if action.default in (None, "", [], argparse.SUPPRESS) or action.default is False or "default:" in text:
-            return text
-        return f"{text} (default: %(default)s)".lstrip()
-
-
-class Rule(NamedTuple):
-    """What an option's value must be, and the other options that it goes with."""
-
-    least: float = -math.inf
-    most: float = 2**31 - 1
-    only: str = ""  # `--data`, or `--engine ray`, without which it has no effect; others after " or "
-    without: str = ""  # one that it contradicts
-
-
-class Parser(argparse.ArgumentParser):
-    """argparse with errors of one line, and a help that shows how the command was started, defaults and exit codes.
-
-    `add_argument` takes the fields of `Rule` too, which `parse_args` checks.
-    """
-
-    def __init__(self, command: str = "", *, prog: str | None = None, epilog: str = "", **kwargs: Any):
-        epilog = "\n".join(filter(None, [epilog, describe_exit_codes()]))
-        self._rules: dict[str, tuple[str, Rule]] = {}  # by the destination; with the option's name
-        super().__init__(prog or started_as(command), epilog=epilog, formatter_class=_Formatter, **kwargs)
-
-    def add_argument(self, *names: str, **kwargs: Any) -> argparse.Action:
-        """As argparse has it, with the fields of `Rule`."""
-        rule = Rule(**{field: kwargs.pop(field) for field in Rule._fields if field in kwargs})
-        action = super().add_argument(*names, **kwargs)
-        if rule != Rule():
-            self._rules[action.dest] = names[0], rule
-        return action
-
-    def parse_args(self, *args: Any, **kwargs: Any) -> Any:
-        """As argparse has it.
-
-        Raises:
-          UserError: for an option that breaks its rule.
-        """
-        found = super().parse_args(*args, **kwargs)
-        for dest, (name, rule) in self._rules.items():
-            if (value := getattr(found, dest)) is None:
-                continue
-            for each in value if isinstance(value, list) else [value]:
-                if isinstance(each, int | float) and not rule.least <= each <= rule.most:
-                    bounds = f"{rule.least} or more" if each < rule.least else f"from {rule.least} to {rule.most}"
-                    raise UserError(f"{name} {str(each)[:40]}: must be {bounds}")
-            if value == self.get_default(dest):
-                continue
-            if rule.only and not any(self._is_given(found, other) for other in rule.only.split(" or ")):
-                raise UserError(f"{name}: is for {rule.only}, which is not given; leave it out")
-            if rule.without and self._is_given(found, rule.without):
-                raise UserError(f"{name}: does not go with {rule.without}; leave one of them out")
-        return found
-
-    def _is_given(self, found: argparse.Namespace, option: str) -> bool:
-        """Whether an option is given, or has the value that follows its name."""
-        name, _, value = option.partition(" ")
-        dest = name.removeprefix("--").replace("-", "_")
-        given = getattr(found, dest)
-        return given == value if value else given != self.get_default(dest)
-
-    def error(self, message: str) -> NoReturn:
-        """Raises a `UserError` instead of printing the usage and leaving."""
-        raise UserError(f"{message} (see {self.prog} --help)")
 
 
 @contextlib.contextmanager
@@ -309,50 +231,6 @@ def _unexpected(error: BaseException) -> int:
     return UNEXPECTED
 
 
-def add_pooler(
-    parser: Parser,
-    option: str = "--pooler",
-    help: str = "from tokens to an embedding (default: the model's own)",
-    **rule: str,
-) -> None:
-    """Adds `--pooler`, by our name or another one; `rule` has fields of `Rule`."""
-    parser.add_argument(option, type=pooler_of, choices=POOLERS, help=help, **rule)
-
-
-def add_dtype(parser: Parser, **rule: str) -> None:
-    """Adds `--dtype`, the `dtype` of `SimCSE`; `rule` has fields of `Rule`."""
-    parser.add_argument("--dtype", choices=DTYPES, default=DTYPES[0], help="the type to compute in", **rule)
-
-
-def add_batch_size(parser: Parser, what: str = "sentences") -> None:
-    """Adds `--batch-size`."""
-    text = f"{what} encoded together on each device"
-    parser.add_argument("--batch-size", type=int, default=64, least=1, help=text)
-
-
-def checked_split(split: str | None, data: str | None) -> str:
-    """The split that is given, or `test`.
-
-    Raises:
-      UserError: when one is given of `data` that is a file of pairs, which has none.
-    """
-    if split is not None and data is not None and local_path(data).is_file():
-        raise UserError(f"--split {split}: is for SentEval's folder, and {data} is a file; leave it out")
-    return split or "test"
-
-
-def add_prompts(parser: Parser, **rule: str) -> None:
-    """Adds `--prompt`, `--prompt-name` and `--truncate-dim`, the arguments of `SimCSE.encode`.
-
-    `rule` has fields of `Rule`, for the last one.
-    """
-    prompts = parser.add_mutually_exclusive_group()
-    before = "text to put before each sentence (default: as the model says)"
-    prompts.add_argument("--prompt", type=streams.argument, help=before)
-    prompts.add_argument("--prompt-name", help="the same, by its name among the model's prompts")
-    add_truncation(parser, **rule)
-
-
 def open_reranker(name: str, batch_size: int, dtype: str) -> "CrossEncoder":
     """The cross-encoder of `--rerank`.
 
@@ -365,32 +243,6 @@ def open_reranker(name: str, batch_size: int, dtype: str) -> "CrossEncoder":
         return CrossEncoder(name, batch_size=batch_size, dtype=dtype).check_one_label("reranking")
     except UserError as error:
         raise UserError(f"--rerank {error}") from None
-
-
-def add_truncation(parser: Parser, **rule: str) -> None:
-    """Adds `--truncate-dim`, the `truncate_dim` of `SimCSE`; `rule` has fields of `Rule`."""
-    text = "keep the first elements of each embedding (default: as the model says)"
-    parser.add_argument("--truncate-dim", type=int, help=text, **rule)
-
-
-def add_postprocess(parser: Parser, methods: Collection[str], what: str) -> None:
-    """Adds `--postprocess`, `--postprocess-data` and `--postprocess-dimensions`.
-
-    Args:
-      parser: of a command.
-      methods: the names that `--postprocess` takes.
-      what: for the help: what the option does.
-    """
-    parser.add_argument("--postprocess", default="", help=f"{what}: {' or '.join(methods)} (default: none)")
-    parser.add_argument(
-        "--postprocess-data",
-        default="",
-        help="sentences to fit it on: a file; target, for each task those that are scored; or target_all, for each "
-        "task those of its train, dev and test sets",
-    )
-    parser.add_argument(
-        "--postprocess-dimensions", type=int, default=0, help="dimensions that whitening keeps (default: all)"
-    )
 
 
 def this_command() -> str:

@@ -29,7 +29,6 @@ from simcse_jax.commands.verbs import (
     Prompt,
     PromptName,
     TruncateDim,
-    Whole,
     verb,
 )
 from simcse_jax.errors import UserError
@@ -75,7 +74,7 @@ def encode(
     tokens: bool = False,
     save_every: Count = 32768,
     parts: Count = 1,
-    part: Annotated[Whole | None, Parameter(validator=Number(gte=0))] = None,
+    part: Annotated[int | None, Parameter(validator=Number(gte=0))] = None,
 ) -> None:
     """Writes the embeddings of a file, or of many; the same call resumes.
 

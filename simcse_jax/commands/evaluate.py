@@ -1,14 +1,12 @@
 """simcse-jax evaluate --model M --data SENTEVAL_FOLDER: scores on STS, transfer, retrieval and mteb."""
 
-import argparse
 import dataclasses
 import json
-import math
-import re
-import sys
-from collections.abc import Collection, Mapping, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
+
+from cyclopts import Parameter
+from cyclopts.validators import Number
 
 from simcse_jax.choices import (
     AGGREGATIONS,
@@ -16,28 +14,30 @@ from simcse_jax.choices import (
     MEASURES,
     METRICS,
     MTEB,
-    POSTPROCESSING,
     PROTOCOLS,
     RANKINGS,
     RETRIEVAL,
-    STORAGES,
     TASKS,
     TRANSFER,
     USUAL,
 )
-from simcse_jax.commands.command_line import (
+from simcse_jax.commands.command_line import warnings_in_a_line
+from simcse_jax.commands.verbs import (
     MODEL,
-    Parser,
-    add_batch_size,
-    add_dtype,
-    add_pooler,
-    add_postprocess,
-    add_prompts,
-    checked_split,
-    warnings_in_a_line,
+    BatchSize,
+    Counts,
+    Dtype,
+    Names,
+    NumLayers,
+    Pooler,
+    Prompt,
+    PromptName,
+    TruncateDim,
+    verb,
 )
 from simcse_jax.config.checks import check_postprocess
 from simcse_jax.errors import UserError, no_such
+from simcse_jax.host import streams
 from simcse_jax.host.names import split_label
 from simcse_jax.host.outputs import output_file, printing
 from simcse_jax.host.storage import local_path, read_json
@@ -45,95 +45,172 @@ from simcse_jax.host.storage import local_path, read_json
 if TYPE_CHECKING:
     import numpy as np
 
-    from simcse_jax.adapters.mteb import Benchmarks
     from simcse_jax.encoding.arguments import EncodeOptions
     from simcse_jax.evaluation.relatedness import WithRegressor
-    from simcse_jax.evaluation.retrieval import Retrieval
     from simcse_jax.evaluation.sts import Similarity
-    from simcse_jax.evaluation.transfer import Transfer
     from simcse_jax.simcse import SimCSE
 
 SETTINGS = "retrieval_settings"  # in the scores: the storage and both prompts
 SETS = {"sts": TASKS, "transfer": TRANSFER}
 
 
-class Options(NamedTuple):
-    """The options, after all checks that need no file."""
+class Tasks(NamedTuple):
+    """The names in `--tasks`, by kind."""
 
-    args: argparse.Namespace
-    sts_tasks: list[str]
-    transfer_tasks: list[str]
+    sts: list[str]
+    transfer: list[str]
     folders: list[str]  # of retrieval tasks
-    benchmarks: list[str]  # tasks of mteb
-    metrics: list[str]  # of similarity
-    measures: list[str]  # of retrieval
-    aggregations: list[str]
-    transfer_protocol: str
-    output: Path | None
-    baseline: dict[str, Any] | None  # earlier scores
-    dimensions: list[int]  # of truncated embeddings; empty: the model's own
+    benchmarks: list[str]  # of mteb
 
 
-def main() -> None:
-    """The command."""
-    run(parse(sys.argv[1:]))
+@verb
+def evaluate(
+    model: Annotated[str, Parameter(help=f"{MODEL} NAME=LABEL names it in what is printed.")],
+    data: str | None = None,
+    *,
+    tasks: Annotated[
+        Names,
+        Parameter(
+            help=f"{', '.join((*TASKS, *TRANSFER))}; sts and transfer mean all tasks of a kind; {RETRIEVAL}:FOLDER is "
+            f"one of retrieval, with corpus.jsonl, queries.jsonl and qrels/test.tsv, {MTEB}:NAME one of the package "
+            "mteb."
+        ),
+    ] = ("sts",),
+    metric: Annotated[
+        Names,
+        Parameter(
+            help=f"For STS {', '.join(METRICS)}, by default spearman; for retrieval {', '.join(RANKINGS)}, each @K "
+            f"with K of {', '.join(map(str, CUTOFFS))}, by default {', '.join(USUAL)}."
+        ),
+    ] = (),
+    aggregation: Annotated[Names, Parameter(help=f"Over an STS task's subsets: {', '.join(AGGREGATIONS)}.")] = ("all",),
+    regressor: bool = False,
+    transfer_protocol: Annotated[
+        Literal["sklearn", "pytorch", "pytorch_fast"],
+        Parameter(help=f"The classifier: {'; '.join(f'{name}: {text}' for name, text in PROTOCOLS.items())}."),
+    ] = "sklearn",
+    split: Literal["dev", "test"] = "test",
+    documents: Annotated[int | None, Parameter(validator=Number(gte=1))] = None,
+    documents_seed: Annotated[int, Parameter(validator=Number(gte=0))] = 0,
+    storage: Literal["float32", "float16", "bfloat16"] = "float32",
+    baseline: str | None = None,
+    pooler: Pooler = None,
+    num_layers: NumLayers = 0,
+    batch_size: BatchSize = 64,
+    dtype: Dtype = "float32",
+    prompt: Prompt = None,
+    prompt_name: PromptName = None,
+    truncate_dim: TruncateDim = None,
+    dimensions: Counts = (),
+    postprocess: Literal["whitening", "flow"] | None = None,
+    postprocess_data: str = "",
+    postprocess_dimensions: Annotated[int, Parameter(validator=Number(gte=0))] = 0,
+    output: str | None = None,
+) -> dict[str, Any]:
+    """Scores a model on textual similarity (STS), transfer and retrieval tasks.
 
+    Needs a model, and the tasks' data in SentEval's layout or a file of graded pairs, or for retrieval in BEIR's
+    layout; the package mteb fetches those of its own tasks. Prints tables; writes the scores to the output if it is
+    given.
 
-def run(options: Options) -> dict[str, Any]:
-    """Scores a model, prints the tables, writes the scores if that is asked for, and returns them.
+    Args:
+      data: For STS and transfer: SentEval's data/downstream, or a file of graded pairs.
+      regressor: Train SentEval's regressor too, for STS-B and SICK-R.
+      split: The development sets are for STS-B, SICK-R and retrieval alone.
+      documents: For retrieval: keep so many of the corpus, all judged ones and others drawn at random. By default all.
+      documents_seed: Of that draw.
+      storage: For retrieval: round the documents' embeddings to it.
+      baseline: For retrieval: an earlier output of another model, to compare with: differences, and p-values of a
+        paired t-test over the queries.
+      dimensions: Score the first elements of each embedding, for each of these numbers. By default as truncate-dim.
+      postprocess: Change the embeddings of STS and transfer. By default nothing does.
+      postprocess_data: Sentences to fit it on: a file; target, for each task those that are scored; or target_all, for
+        each task those of its train, dev and test sets.
+      postprocess_dimensions: Dimensions that whitening keeps. By default all.
+      output: A JSON file for the scores, with all metrics, aggregations, subsets and folds, and those of each query.
 
-    The data are read first, so that a mistake in them is reported before a model is loaded.
+    Returns:
+      The scores, as the output has them.
+
+    Raises:
+      UserError: for any mistake in the options, the data or the model.
     """
-    args = options.args
+    model, label = split_label(model)
+    wanted = read_tasks(tasks)
+    metric = choose("--metric", metric, (*METRICS, *MEASURES), "metric")
+    aggregation = choose("--aggregation", aggregation, AGGREGATIONS, "aggregation")
+    if not data and (task := next(iter(wanted.sts + wanted.transfer), "")):
+        raise UserError(f"--data is missing; {task} needs SentEval's data/downstream, or a file of graded pairs")
+    check_dimensions(dimensions, truncate_dim, baseline)
+    if postprocess:
+        check_postprocess(postprocess, postprocess_data, postprocess_dimensions, "--postprocess", "-")
+        if wanted.folders + wanted.benchmarks:
+            raise UserError(
+                "--postprocess: is for similarity and transfer; leave it out, or the tasks of retrieval and mteb"
+            )
+    data = data or ""
+    inputs = {"--data": data, "--model": model, "--postprocess-data": postprocess_data, "--baseline": baseline}
+    inputs |= {f"--tasks {RETRIEVAL}:{folder}": folder for folder in wanted.folders}
+    path = None if output is None else output_file(output, inputs)
+    earlier = read_json(local_path(baseline)) if baseline is not None and wanted.folders else None
+    if split == "dev" and (wanted.transfer or wanted.benchmarks or regressor):
+        streams.say("--split dev: transfer, mteb and the regressor have test scores all the same")
     from simcse_jax.encoding.arguments import check_truncation
-    from simcse_jax.evaluation import postprocess
+    from simcse_jax.evaluation import postprocess as processing
+    from simcse_jax.evaluation import retrieval, transfer, transfer_files
     from simcse_jax.host.progress import doing
     from simcse_jax.host.storage import write_atomically
     from simcse_jax.simcse import SimCSE
 
-    evaluators = read(options)
-    fit_on = None
-    if args.postprocess:
-        fit_on = postprocess.read(args.postprocess, args.postprocess_data, args.postprocess_dimensions, args.data)
-    model = SimCSE(
-        args.model,
-        pooler=args.pooler,
-        num_layers=args.num_layers,
-        batch_size=args.batch_size,
-        dtype=args.dtype,
-        truncate_dim=args.truncate_dim,
+    # The data are read before a model is loaded, so that a mistake in them is reported immediately.
+    evaluators: list[Any] = []
+    if wanted.sts:
+        metrics = [name for name in metric if name in METRICS] or ["spearman"]
+        evaluators.append(read_similarity(data, wanted.sts, split, metrics, aggregation, regressor))
+    if wanted.transfer:
+        classes, missing = transfer_files.read(data, wanted.transfer)
+        say_missing(data, missing, "not found")
+        evaluators.append(transfer.Transfer(classes, missing, transfer_protocol))
+    if wanted.folders:
+        collections = retrieval.read(wanted.folders, split, documents or 0, documents_seed)
+        measures = [name for name in metric if name in MEASURES] or USUAL
+        scored = retrieval.Retrieval(collections, measures, storage, per_query=True)
+        evaluators.append(scored.with_baseline(earlier, f"--baseline {baseline}"))
+    if wanted.benchmarks:
+        from simcse_jax.adapters import mteb
+
+        with warnings_in_a_line():
+            evaluators.append(mteb.read(wanted.benchmarks))
+    fit_on = processing.read(postprocess, postprocess_data, postprocess_dimensions, data) if postprocess else None
+    opened = SimCSE(
+        model, pooler=pooler, num_layers=num_layers, batch_size=batch_size, dtype=dtype, truncate_dim=truncate_dim
     )
-    before = f", prompt {prompt!r}" if (prompt := model.prompt_of(args.prompt, args.prompt_name)) else ""
-    if options.dimensions:
-        model.truncate_dim = None
-    for size in options.dimensions:
-        check_truncation(size, model.dimension, "--dimensions")
-    before += f", {model.dimension} elements" if model.truncate_dim else ""
+    if dimensions:
+        opened.truncate_dim = None
+    for size in dimensions:
+        check_truncation(size, opened.dimension, "--dimensions")
     if fit_on:
-        for size in options.dimensions or [model.dimension]:
-            postprocess.check(fit_on, size, [item for each in evaluators for item in each.tasks.items()])
-    after = f", after {args.postprocess} fit on {args.postprocess_data}" if fit_on else ""
-    before += encoders(model, args.prompt, args.prompt_name).roles if options.folders or options.benchmarks else ""
-    found: dict[int, dict[str, Any]] = {}
-    with printing(options.output is not None) as say:
-        say(f"{args.label or args.model}: pooler {model.pooler}{' with head' if model.use_head else ''}{before}{after}")
-        settings = {"storage": args.storage or "float32", **encoders(model, args.prompt, args.prompt_name).prompts}
-        if options.baseline and (others := unlike(options.baseline, settings)):
-            say(f"--baseline {args.baseline}: was scored with {others}")
-        for size in options.dimensions or [0]:
-            scores = found[size] = {}
-            with doing(args.postprocess), warnings_in_a_line():
-                embed = postprocess.transformed(encoders(model, args.prompt, args.prompt_name, size or None), fit_on)
-                for evaluator in evaluators:
-                    numbers = evaluator(embed)
-                    at = f"{size} elements: " if size else ""
-                    say(f"{at}{evaluator.protocol}\n{evaluator.table(numbers)}")
-                    scores |= numbers.pop("transfer", {}) | numbers  # whose tasks stand beside those of similarity
-                if options.folders:
-                    scores[SETTINGS] = settings
-        written = found.get(0) or {"truncated": {str(size): scores for size, scores in found.items()}}
-        if options.output:
-            write_atomically(options.output, json.dumps(written, indent=2) + "\n")
+        for size in dimensions or [opened.dimension]:
+            processing.check(fit_on, size, [item for evaluator in evaluators for item in evaluator.tasks.items()])
+    encoder = encoders(opened, prompt, prompt_name)
+    about = f"{label or model}: {describe(opened, prompt, prompt_name)}"
+    about += encoder.roles if wanted.folders or wanted.benchmarks else ""
+    about += f", after {postprocess} fit on {postprocess_data}" if fit_on else ""
+    settings = {"storage": storage, **encoder.prompts}
+    by_size: dict[int, dict[str, Any]] = {}
+    with printing(path is not None) as say:
+        say(about)
+        if earlier and (difference := unlike(earlier, settings)):
+            say(f"--baseline {baseline}: was scored with {difference}")
+        for size in dimensions or [0]:
+            with doing(postprocess or ""), warnings_in_a_line():
+                embed = processing.transformed(encoders(opened, prompt, prompt_name, size or None), fit_on)
+                by_size[size] = score(evaluators, embed, f"{size} elements: " if size else "", say)
+            if wanted.folders:
+                by_size[size][SETTINGS] = settings
+        written = by_size.get(0) or {"truncated": {str(size): scores for size, scores in by_size.items()}}
+        if path:
+            write_atomically(path, json.dumps(written, indent=2) + "\n")
     return written
 
 
@@ -172,13 +249,13 @@ def encoders(model: "SimCSE", prompt: str | None, prompt_name: str | None, size:
     from simcse_jax.encoding.arguments import EncodeOptions, with_prompt_of
     from simcse_jax.huggingface.sentence_transformers import DOCUMENT_PROMPTS
 
-    given: EncodeOptions = {"prompt": prompt, "prompt_name": prompt_name, "truncate_dim": size}
+    options: EncodeOptions = {"prompt": prompt, "prompt_name": prompt_name, "truncate_dim": size}
     prompts, roles = {}, ""
     for side, role, names in (("query", "queries", ("query",)), ("document", "documents", DOCUMENT_PROMPTS)):
-        own = with_prompt_of(given, model.prompts, *names)
-        prompts[f"{side}_prompt"] = text = model.prompt_of(own["prompt"], own["prompt_name"])
+        of_role = with_prompt_of(options, model.prompts, *names)
+        prompts[f"{side}_prompt"] = text = model.prompt_of(of_role["prompt"], of_role["prompt_name"])
         roles += f", {role} with prompt {text!r}" if text != model.prompt_of(prompt, prompt_name) else ""
-    return Encoders(model, given, prompts, roles)
+    return Encoders(model, options, prompts, roles)
 
 
 def unlike(baseline: Mapping[str, Any], settings: Mapping[str, str]) -> str:
@@ -189,40 +266,49 @@ def unlike(baseline: Mapping[str, Any], settings: Mapping[str, str]) -> str:
     earlier = baseline.get(SETTINGS)
     if not isinstance(earlier, dict):
         return f"unknown settings: it has no {SETTINGS}"
-    others = {name: earlier.get(name) for name, value in settings.items() if earlier.get(name) != value}
-    return ", ".join(f"{name} {value!r} instead of {settings[name]!r}" for name, value in others.items())
+    different = {name: value for name, value in settings.items() if earlier.get(name) != value}
+    return ", ".join(f"{name} {earlier.get(name)!r} instead of {value!r}" for name, value in different.items())
 
 
-def read(options: Options) -> "list[Similarity | WithRegressor | Transfer | Retrieval | Benchmarks]":
-    """The evaluators of the tasks in the options; prints which tasks have no data.
+def read_similarity(
+    data: str, tasks: list[str], split: str, metrics: Sequence[str], aggregations: Sequence[str], regressor: bool
+) -> "Similarity | WithRegressor":
+    """The evaluator of the STS tasks; prints which have no data."""
+    from simcse_jax.evaluation import relatedness, sts
 
-    Raises:
-      UserError: for anything that is wrong with the data.
-    """
-    from simcse_jax.evaluation import relatedness, retrieval, sts, transfer, transfer_files
+    pairs, missing = sts.read(data, tasks, split)
+    say_missing(data, missing, "has no development set" if split == "dev" else "not found")
+    similarity = sts.Similarity(pairs, missing, metrics, aggregations, every_average=True)
+    return relatedness.WithRegressor(similarity, relatedness.read(data, list(pairs))) if regressor else similarity
 
-    args = options.args
-    evaluators: list[Similarity | WithRegressor | Transfer | Retrieval | Benchmarks] = []
-    if options.sts_tasks:
-        pairs, missing = sts.read(args.data, options.sts_tasks, args.split)
-        say_missing(args.data, missing, "has no development set" if args.split == "dev" else "not found")
-        similarity = sts.Similarity(pairs, missing, options.metrics, options.aggregations, every_average=True)
-        graded = relatedness.read(args.data, list(pairs)) if args.regressor else {}
-        evaluators.append(relatedness.WithRegressor(similarity, graded) if graded else similarity)
-    if options.transfer_tasks:
-        classes, missing = transfer_files.read(args.data, options.transfer_tasks)
-        say_missing(args.data, missing, "not found")
-        evaluators.append(transfer.Transfer(classes, missing, options.transfer_protocol))
-    if options.folders:
-        tasks = retrieval.read(options.folders, args.split, args.documents or 0, args.documents_seed or 0)
-        scored = retrieval.Retrieval(tasks, options.measures, args.storage or "float32", per_query=True)
-        evaluators.append(scored.with_baseline(options.baseline, f"--baseline {args.baseline}"))
-    if options.benchmarks:
-        from simcse_jax.adapters import mteb
 
-        with warnings_in_a_line():
-            evaluators.append(mteb.read(options.benchmarks))
-    return evaluators
+def check_dimensions(dimensions: Sequence[int], truncate_dim: int | None, baseline: str | None) -> None:
+    """Refuses what contradicts several sizes."""
+    if len(set(dimensions)) < len(dimensions):
+        raise UserError(f"--dimensions {','.join(map(str, dimensions))}: must be different numbers")
+    for option, value in {"--truncate-dim": truncate_dim, "--baseline": baseline}.items():
+        if dimensions and value is not None:
+            raise UserError(f"{option}: is for one size, and --dimensions has its own")
+
+
+def describe(model: "SimCSE", prompt: str | None, prompt_name: str | None) -> str:
+    """How the model encodes, for people."""
+    parts = [f"pooler {model.pooler}{' with head' if model.use_head else ''}"]
+    if before := model.prompt_of(prompt, prompt_name):
+        parts.append(f"prompt {before!r}")
+    if model.truncate_dim:
+        parts.append(f"{model.dimension} elements")
+    return ", ".join(parts)
+
+
+def score(evaluators: Sequence[Any], embed: Any, at: str, say: Callable[[str], None]) -> dict[str, Any]:
+    """The numbers of all evaluators, whose tables are printed; `at` stands before each."""
+    scores: dict[str, Any] = {}
+    for evaluator in evaluators:
+        numbers = evaluator(embed)
+        say(f"{at}{evaluator.protocol}\n{evaluator.table(numbers)}")
+        scores |= numbers.pop("transfer", {}) | numbers  # whose tasks stand beside those of similarity
+    return scores
 
 
 def say_missing(data: str, tasks: list[str], why: str) -> None:
@@ -231,183 +317,38 @@ def say_missing(data: str, tasks: list[str], why: str) -> None:
         print(f"{data}: {', '.join(tasks)} {why}; left out, so no average is given", flush=True)
 
 
-def choose(option: str, text: str, known: Collection[str], what: str) -> list[str]:
-    """The names of a comma-separated list, each once.
+def choose(option: str, names: Sequence[str], known: Collection[str], what: str) -> list[str]:
+    """The names of an option, each once.
 
     Raises:
-      UserError: when the list is empty, or a name is not known.
+      UserError: when one is not known.
     """
-    names = list(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
     for name in names:
         if name not in known:
             raise no_such(option, what, name, known)
+    return list(dict.fromkeys(names))
+
+
+def read_tasks(names: Sequence[str]) -> Tasks:
+    """The tasks that are named, each once.
+
+    Raises:
+      UserError: when there are none, or one is not known.
+    """
+    after_prefix: dict[str, list[str]] = {RETRIEVAL: [], MTEB: []}
+    plain = []
+    for name in dict.fromkeys(map(str.strip, names)):
+        prefix, colon, rest = name.partition(":")
+        if not colon or prefix not in after_prefix:
+            plain.append(name)
+        elif rest:
+            after_prefix[prefix].append(rest)
+        else:
+            thing = "FOLDER: name a folder" if prefix == RETRIEVAL else "NAME: name a task of mteb"
+            raise UserError(f"--tasks {prefix}:{thing}")
+    known = (*TASKS, *TRANSFER, *SETS, f"{RETRIEVAL}:FOLDER", f"{MTEB}:NAME")
     if not names:
-        raise UserError(f"{option} is empty; the names are {', '.join(known)}")
-    return names
-
-
-def after_prefix(names: Sequence[str], prefix: str, thing: str, what: str) -> tuple[list[str], list[str]]:
-    """The other names, and what follows the prefix in those that have it, `PREFIX:THING`, each once.
-
-    Args:
-      names: of tasks.
-      prefix: without the colon.
-      thing: in capitals, `what` it is with an article: for the error.
-
-    Raises:
-      UserError: when nothing follows.
-    """
-    names = [name.strip() for name in names]
-    found = list(dict.fromkeys(name.partition(":")[2] for name in names if name.startswith(f"{prefix}:")))
-    if "" in found:
-        raise UserError(f"--tasks {prefix}:{thing}: name {what}")
-    return [name for name in names if not name.startswith(f"{prefix}:")], found
-
-
-def parse(argv: Sequence[str]) -> Options:
-    """The command line.
-
-    Raises:
-      UserError: naming the option that is wrong, or has no effect with the others.
-    """
-    parser = Parser(
-        "evaluate",
-        description="Scores a model on textual similarity (STS), transfer and retrieval tasks. Needs a model, and the "
-        "tasks' data in SentEval's layout or a file of graded pairs, or for retrieval in BEIR's layout; the package "
-        "mteb fetches those of its own tasks. Prints tables; writes the scores to --output if it is given.",
-    )
-    parser.add_argument(
-        "--model", required=True, metavar="NAME[=LABEL]", help=f"{MODEL}; LABEL: its name in what is printed"
-    )
-    parser.add_argument("--data", help="for STS and transfer: SentEval's data/downstream, or a file of graded pairs")
-    every = f"{', '.join((*TASKS, *TRANSFER))}; sts and transfer mean all tasks of a kind; {RETRIEVAL}:FOLDER is one "
-    every += f"of retrieval, with corpus.jsonl, queries.jsonl and qrels/test.tsv, {MTEB}:NAME one of the package mteb; "
-    every += "both may be given several times"
-    parser.add_argument("--tasks", default="sts", help=f"comma-separated: {every} (default: sts)")
-    parser.add_argument(
-        "--metric",
-        help=f"comma-separated: for STS {', '.join(METRICS)} (default: spearman); for retrieval "
-        f"{', '.join(RANKINGS)}, each @K with K of {', '.join(map(str, CUTOFFS))} (default: {', '.join(USUAL)})",
-    )
-    parser.add_argument(
-        "--aggregation",
-        help=f"over an STS task's subsets, comma-separated: {', '.join(AGGREGATIONS)} (default: all)",
-    )
-    parser.add_argument("--regressor", action="store_true", help="train SentEval's regressor too, for STS-B and SICK-R")
-    protocols = "; ".join(f"{name}: {meaning}" for name, meaning in PROTOCOLS.items())
-    parser.add_argument("--transfer-protocol", choices=PROTOCOLS, help=f"for transfer; {protocols} (default: sklearn)")
-    parser.add_argument(
-        "--split", choices=("dev", "test"), help="default: test; dev is for STS-B, SICK-R and retrieval alone"
-    )
-    parser.add_argument(
-        "--documents",
-        type=int,
-        least=1,
-        most=math.inf,
-        help="for retrieval: keep so many of the corpus, all judged ones and others drawn at random (default: all)",
-    )
-    drawn = "of that draw (default: 0)"
-    parser.add_argument("--documents-seed", type=int, least=0, most=math.inf, only="--documents", help=drawn)
-    parser.add_argument(
-        "--storage", choices=STORAGES, help="for retrieval: round the documents' embeddings to it (default: float32)"
-    )
-    parser.add_argument(
-        "--baseline",
-        metavar="SCORES",
-        help="for retrieval: an earlier --output of another model, to compare with: differences, and p-values of a "
-        "paired t-test over the queries",
-    )
-    add_pooler(parser)
-    parser.add_argument("--num-layers", type=int, default=0, help="keep the first n layers (default: all)")
-    add_batch_size(parser)
-    add_dtype(parser)
-    add_prompts(parser)
-    parser.add_argument(
-        "--dimensions",
-        metavar="N,N,…",
-        help="score the first N elements of each embedding, for each of these numbers (default: as --truncate-dim)",
-    )
-    add_postprocess(parser, POSTPROCESSING, "change the embeddings")
-    parser.add_argument(
-        "--output",
-        help="a JSON file for the scores, with all metrics, aggregations, subsets and folds, and those of each query",
-    )
-    return _checked(parser.parse_args(argv))
-
-
-def _checked(args: argparse.Namespace) -> Options:
-    """The options after the checks."""
-    args.model, args.label = split_label(args.model)
-    named, folders = after_prefix(args.tasks.split(","), RETRIEVAL, "FOLDER", "a folder")
-    named, benchmarks = after_prefix(named, MTEB, "NAME", "a task of mteb")
-    if any(named) or not folders + benchmarks:
-        known = (*TASKS, *TRANSFER, *SETS, f"{RETRIEVAL}:FOLDER", f"{MTEB}:NAME")
-        named = choose("--tasks", ",".join(named), known, "task")
-        named = list(dict.fromkeys(task for name in named for task in SETS.get(name, (name,))))
-    sts_tasks, transfer_tasks = ([task for task in named if task in tasks] for tasks in (TASKS, TRANSFER))
-    asked = choose("--metric", args.metric, (*METRICS, *MEASURES), "metric") if args.metric is not None else []
-    metrics, measures = ([name for name in asked if name in known] for known in (METRICS, MEASURES))
-    for option, value, chosen, kind in (
-        ("--data", args.data, sts_tasks + transfer_tasks, "similarity and transfer"),
-        ("--transfer-protocol", args.transfer_protocol, transfer_tasks, "transfer"),
-        (f"--metric {','.join(metrics)}", metrics or None, sts_tasks, "similarity"),
-        (f"--metric {','.join(measures)}", measures or None, folders, RETRIEVAL),
-        ("--aggregation", args.aggregation, sts_tasks, "similarity"),
-        ("--documents", args.documents, folders, RETRIEVAL),
-        ("--documents-seed", args.documents_seed, folders, RETRIEVAL),
-        ("--storage", args.storage, folders, RETRIEVAL),
-        ("--baseline", args.baseline, folders, RETRIEVAL),
-    ):
-        if value is not None and not chosen:
-            raise UserError(f"{option}: is for {kind} tasks, and --tasks has none")
-    if args.data is None and (sts_tasks or transfer_tasks):
-        raise UserError(
-            f"--data is missing; {(sts_tasks + transfer_tasks)[0]} needs SentEval's data/downstream, or a "
-            "file of graded pairs"
-        )
-    aggregations = choose("--aggregation", args.aggregation or "all", AGGREGATIONS, "aggregation")
-    if args.split == "dev" and (transfer_tasks or args.regressor or benchmarks):
-        own = [*transfer_tasks, *(f"{MTEB}:{name}" for name in benchmarks)]
-        what = f"--tasks {own[0]}" if own else "--regressor"
-        raise UserError(f"--split dev is for similarity and retrieval; {what} makes its own use of development data")
-    particular = [name for name in args.tasks.split(",") if name.strip() in TASKS]
-    if particular and args.data is not None and local_path(args.data).is_file():
-        raise UserError(
-            f"--tasks {particular[0].strip()}: {args.data} is a file, scored under its own name; leave the task out, "
-            "or give SentEval's folder"
-        )
-    args.split = checked_split(args.split, None if folders else args.data)
-    if args.regressor and not {"STSBenchmark", "SICKRelatedness"} & set(sts_tasks):
-        raise UserError("--regressor is for STSBenchmark and SICKRelatedness; --tasks has neither")
-    check_postprocess(args.postprocess, args.postprocess_data, args.postprocess_dimensions, "--postprocess", "-")
-    if args.postprocess and folders + benchmarks:
-        raise UserError(
-            "--postprocess: is for similarity and transfer; leave it out, or the tasks of retrieval and mteb"
-        )
-    inputs = {"--data": args.data, "--model": args.model, "--postprocess-data": args.postprocess_data}
-    inputs |= {"--baseline": args.baseline, **{f"--tasks {RETRIEVAL}:{folder}": folder for folder in folders}}
-    output = None if args.output is None else output_file(args.output, inputs)
-    dimensions = read_dimensions(args)
-    protocol = args.transfer_protocol or "sklearn"
-    baseline = None if args.baseline is None else read_json(local_path(args.baseline))
-    return Options(
-        *(args, sts_tasks, transfer_tasks, folders, benchmarks, metrics or ["spearman"], measures or [*USUAL]),
-        *(aggregations, protocol, output, baseline, dimensions),
-    )
-
-
-def read_dimensions(args: argparse.Namespace) -> list[int]:
-    """The numbers of --dimensions.
-
-    Raises:
-      UserError: for what is no list of different whole numbers, or options that it does not go with.
-    """
-    if args.dimensions is None:
-        return []
-    sizes = [part.strip() for part in args.dimensions.split(",")]
-    if not all(re.fullmatch("[1-9][0-9]{0,8}", size) for size in sizes) or len(set(sizes)) < len(sizes):
-        raise UserError(f"--dimensions {args.dimensions}: must be whole numbers from 1, each once, with commas between")
-    for option in ("truncate_dim", "baseline"):
-        if getattr(args, option) is not None:
-            raise UserError(f"--{option.replace('_', '-')}: is for one size, and --dimensions has its own")
-    return [int(size) for size in sizes]
+        raise UserError(f"--tasks is empty; the names are {', '.join(known)}")
+    every = [task for name in choose("--tasks", plain, known, "task") for task in SETS.get(name, (name,))]
+    kinds = ([task for task in dict.fromkeys(every) if task in tasks] for tasks in (TASKS, TRANSFER))
+    return Tasks(*kinds, *after_prefix.values())

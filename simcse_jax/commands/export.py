@@ -1,92 +1,70 @@
 """simcse-jax export --workdir DIR --output FOLDER: a model for transformers and sentence-transformers."""
 
-import argparse
-
-from simcse_jax.commands.command_line import Parser, started_as
+from simcse_jax.commands.command_line import started_as
+from simcse_jax.commands.verbs import Count, Names, verb
 from simcse_jax.errors import UserError
 from simcse_jax.host.names import split_step
 from simcse_jax.host.outputs import printing
 from simcse_jax.host.storage import local_path
-from simcse_jax.huggingface import hub
 
 
-def parse() -> argparse.Namespace:
-    """The arguments, of which those that exclude each other are refused."""
-    parser = Parser(
-        "export",
-        description="Exports a trained model for transformers and sentence-transformers. Needs the folder of a run. "
-        "Writes the model, its tokenizer and its model card to --output.",
-    )
-    parser.add_argument(
-        "--workdir",
-        required=True,
-        help="a run's folder, whose best checkpoint is exported; DIR@step=200 exports that one",
-    )
-    parser.add_argument("--output", required=True, help="the folder to write; an earlier export there is replaced")
-    parser.add_argument(
-        "--adapter", action="store_true", help="write LoRA alone, as a folder for PEFT; by default it is merged"
-    )
-    parser.add_argument(
-        "--truncate-dim",
-        type=int,
-        help="the model's embeddings keep so many of their elements, wherever it is used (default: all)",
-    )
-    parser.add_argument("--push-to-hub", metavar="OWNER/NAME", help="upload it to this model of the hub")
-    parser.add_argument(
-        "--license",
-        metavar="ID",
-        help="the hub's name of a licence, e.g. apache-2.0 (default: the base model's, if known)",
-    )
-    parser.add_argument(
-        "--base-model",
-        metavar="NAME",
-        help="for the model card: the hub's name of the model that training started from (default: the run's, if it "
-        "came from the hub)",
-    )
-    parser.add_argument(
-        "--language",
-        metavar="CODE[,CODE]",
-        help="for the model card: the languages, such as en or en,de (default: none are named)",
-    )
-    parser.add_argument(
-        "--private", action="store_true", help="with --push-to-hub: only you and your organization see it"
-    )
-    parser.add_argument("--revision", help="with --push-to-hub: the branch (default: main)")
-    args = parser.parse_args()
-    if args.push_to_hub is None and (args.private or args.revision is not None):
-        raise UserError(f"--{'private' if args.private else 'revision'}: has no use without --push-to-hub OWNER/NAME")
-    for option in ("push_to_hub", "license", "base_model", "language", "truncate_dim"):
-        if args.adapter and getattr(args, option) is not None:
-            raise UserError(f"--{option.replace('_', '-')}: is for a whole model; leave out --adapter")
-    return args
+@verb
+def export(
+    workdir: str,
+    output: str,
+    *,
+    adapter: bool = False,
+    truncate_dim: Count | None = None,
+    license: str | None = None,
+    base_model: str | None = None,
+    language: Names = (),
+    push_to_hub: str | None = None,
+    private: bool = False,
+    revision: str | None = None,
+) -> None:
+    """Exports a trained model for transformers and sentence-transformers.
 
+    Needs the folder of a run. Writes the model, its tokenizer and its model card to the output.
 
-def main() -> None:
-    """The command."""
-    args = parse()
+    Args:
+      workdir: A run's folder, whose best checkpoint is exported; DIR@step=200 exports that one.
+      output: The folder to write; an earlier export there is replaced.
+      adapter: Write LoRA alone, as a folder for PEFT, with a card of its own; by default it is merged.
+      truncate_dim: The model's embeddings keep so many of their elements, wherever it is used. By default all.
+      license: For the model card: the hub's name of a licence, e.g. apache-2.0. By default the base model's, if known.
+      base_model: For the model card: the hub's name of the model that training started from. By default the run's, if
+        it came from the hub.
+      language: For the model card: the languages, such as en de. By default none are named.
+      push_to_hub: Upload it to this model of the hub, OWNER/NAME.
+      private: Of the upload: only you and your organization see it.
+      revision: Of the upload: the branch. By default main.
+    """
     from simcse_jax.host.storage import as_path
+    from simcse_jax.huggingface import hub
+    from simcse_jax.runs import exporting
     from simcse_jax.runs.card_fields import card_fields
-    from simcse_jax.runs.exporting import check_places, export, export_adapter
 
-    fields = card_fields(license=args.license, base_model=args.base_model, language=args.language)
-    name, step = split_step(args.workdir)
-    workdir, output = as_path(name), local_path(args.output)
-    check_places(workdir, output)
-    if args.push_to_hub is not None:
-        hub.check_push(args.push_to_hub, args.private, args.revision)
-    if args.adapter:
-        export_adapter(workdir, output, step)
-        with printing(False) as say:
-            say(f"exported to {args.output}; open it with")
-            say(f"  peft.AutoPeftModelForFeatureExtraction.from_pretrained({args.output!r})")
-            say("  --config.model.lora.init_from, which trains it further")
+    for option, value in {"--push-to-hub": push_to_hub, "--truncate-dim": truncate_dim}.items():
+        if adapter and value is not None:
+            raise UserError(f"{option}: is for a whole model; leave out --adapter")
+    fields = card_fields(license=license, base_model=base_model, language=",".join(language) or None)
+    name, step = split_step(workdir)
+    run, folder = as_path(name), local_path(output)
+    exporting.check_places(run, folder)
+    if push_to_hub is not None:
+        hub.check_push(push_to_hub, private, revision)
+    if adapter:
+        exporting.export_adapter(run, folder, step)
+        print(f"exported to {output}; open it with")
+        print(f"  peft.AutoPeftModelForFeatureExtraction.from_pretrained({output!r})")
+        print("  --config.model.lora.init_from, which trains it further", flush=True)
         return
-    export(workdir, output, args.push_to_hub, args.revision, fields, step, args.truncate_dim)
-    with printing(args.push_to_hub is not None) as say:
-        say(f"exported to {args.output}; open it with")
-        say(f"  sentence_transformers.SentenceTransformer({args.output!r})")
-        if (output / "config.json").is_file():  # word vectors are no model of transformers
-            say(f"  transformers.AutoModel.from_pretrained({args.output!r})")
-        say(f"  {started_as('evaluate')} --model {args.output} --data SENTEVAL_FOLDER")
-        if args.push_to_hub is not None:
-            say(f"pushed: {hub.push(output, args.push_to_hub, args.private, args.revision)}")
+    exporting.export(run, folder, push_to_hub, revision, fields, step, truncate_dim)
+    with printing(push_to_hub is not None) as say:
+        say(f"exported to {output}; open it with")
+        say(f"  sentence_transformers.SentenceTransformer({output!r})")
+        if (folder / "config.json").is_file():  # word vectors are no model of transformers
+            say(f"  transformers.AutoModel.from_pretrained({output!r})")
+        say(f"  {started_as('evaluate')} --model {output} --data SENTEVAL_FOLDER")
+        if push_to_hub is not None:
+            say(f"pushed: {hub.push(folder, push_to_hub, private, revision)}")

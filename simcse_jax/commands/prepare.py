@@ -4,25 +4,30 @@ Sentences are tokenized once, in shards; training on FOLDER reads a batch at a t
 corpus. The same command, given again or at the same time elsewhere, makes the shards that are missing.
 """
 
-import argparse
+import itertools
 import re
-import sys
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from simcse_jax.commands.command_line import Parser, say_next, warnings_in_a_line
+from cyclopts import Parameter
+from cyclopts.validators import Number
+
+from simcse_jax.choices import PLACE
+from simcse_jax.commands.command_line import say_next, warnings_in_a_line
+from simcse_jax.commands.verbs import Count, Counts, Prompts, Seed, Text, Texts, verb
+from simcse_jax.config.loss_fields import is_template
 from simcse_jax.errors import UserError
-from simcse_jax.host import streams
 from simcse_jax.host.storage import Folder, is_remote
 
 if TYPE_CHECKING:  # the rest is imported once the options are known to be right
     from simcse_jax.data.corpus.manifest import Manifest
+    from simcse_jax.data.corpus.plan import Preparation
     from simcse_jax.huggingface.tokenizer import Tokenizer
 
 ROLES = ("anchor", "positive", "negative", "neutral", "label")
-AUGMENT = ("percent", "both", "lexicon")
 FIELDS = {  # of a config, in messages about data, and the options here
     r"perhaps scores; .*data\.columns\.(anchor=.*) data\.columns\.(positive=.*)": r"name the pair: --columns \1 \2",
     r"data\.columns\.(\w+)(=('[^']*'|\S+))?": r"--columns \1=NAME",
@@ -34,66 +39,152 @@ FIELDS = {  # of a config, in messages about data, and the options here
 }
 
 
-def main() -> None:
-    """The command."""
-    args = parse()
-    from simcse_jax.data.corpus.manifest import corpus_path
+@verb
+def prepare(
+    data: Texts = (),
+    model: str = "",
+    *,
+    output: str,
+    max_length: Counts = (32,),
+    columns: Texts = (),
+    positives: Literal["entailment", "neutral", "contradiction", "all", "next_sentence", "next_3_sentences"]
+    | None = None,
+    labels: bool = False,
+    mixed: bool = False,
+    prompt: Prompts = (),
+    template: Text = "",
+    augment: Literal["crop", "delete", "delete_one", "synonym"] | None = None,
+    augment_percent: Annotated[float, Parameter(validator=Number(gt=0, lt=100))] = 10.0,
+    augment_both: bool = False,
+    augment_lexicon: str | None = None,
+    seed: Seed = 42,
+    keep_text: bool = False,
+    shard_rows: Count | None = None,
+    verify: bool = False,
+) -> None:
+    """Tokenizes training data once, into a folder that training takes as its data.
 
-    folder = corpus_path(args.output)
-    if args.verify:
-        verify(Path(folder))
+    Processes that are given the same call share the work, and one that was stopped goes on.
+
+    Args:
+      data: Sources as config.data.train has them, or patterns such as 'gs://b/*.parquet'.
+      model: The model to train, whose tokenizer is used.
+      output: The corpus's folder, on a disk or gs://BUCKET/FOLDER.
+      max_length: Tokens per sentence; longer sentences are cut. Two numbers: of anchors, and of all others.
+      columns: Names of columns, ROLE=NAME; roles: anchor, positive, negative, neutral, label.
+      positives: As config.data.positives, but for spans, which are drawn from whole documents. By default the column.
+      labels: Keep labels, which objective.softmax_nli needs.
+      mixed: Sources may have different columns.
+      prompt: Text before sentences: one, or one for each column.
+      template: As config.model.template: text around every sentence, [X] the sentence's place. By default the model's
+        own.
+      augment: Changed copies as positives; others than these are made in memory by config.data.augment.
+      augment_percent: Of words that crop and delete remove.
+      augment_both: Change the anchor too, in another way.
+      augment_lexicon: For synonym: a WordNet file in WN-LMF.
+      seed: Of changed copies and next_3_sentences.
+      keep_text: Keep the sentences too, in files of their own.
+      shard_rows: The most rows of a shard. By default 4,194,304, or less if they are long.
+      verify: Read all of a corpus on a disk, and compare its hashes; needs the output alone.
+
+    Raises:
+      UserError: for any mistake in the options or the data.
+    """
+    from simcse_jax.data.corpus.manifest import corpus_path
+    from simcse_jax.host.outputs import output_folder
+
+    folder = corpus_path(output)
+    if verify:
+        if data:
+            raise UserError("--verify: reads the corpus in --output and nothing else; leave out --data")
+        if is_remote(folder):
+            raise UserError(f"--verify: {output} is in a bucket; a copy of it is compared when it is made")
+        verify_corpus(Path(folder))
         return
+    for option, value in {"--data": data, "--model": model}.items():
+        if not value:
+            raise UserError(f"{option}: is missing")
+    check_lengths(max_length)
+    check_positives(positives, labels, augment, augment_lexicon)
+    if template and not is_template(template):
+        raise UserError(f"--template {template!r:.100}: must be a text around {PLACE}, which it has once")
+    names = read_columns(columns, ROLES)
+    if not is_remote(folder):
+        inputs = {f"--data {name}": name for name in data} | {"--model": model}
+        output_folder(output, inputs, files=("shard-*", "corpus.json", "plan.json"))
+    from simcse_jax.data.corpus.plan import Preparation
+    from simcse_jax.data.tokens import Lengths
     from simcse_jax.runs.loading import load_model
 
-    if not is_remote(folder):
-        check_output(args)
-    model = replace(load_model(args.model), template=args.template)
-    model.check_layers("training on a corpus")
-    if (most := max(args.max_length)) > model.config.max_length:
-        raise UserError(f"--max-length {most}: {args.model} takes at most {model.config.max_length} tokens")
-    tokenizer, vocabulary = model.tokenizer, model.config.vocab_size
-    if tokenizer.template is not None and min(args.max_length) <= tokenizer.template.size:
-        raise UserError(f"--max-length {min(args.max_length)}: the template alone has {tokenizer.template.size} tokens")
-    del model
+    loaded = replace(load_model(model), template=template)
+    loaded.check_layers("training on a corpus")
+    if (most := max(max_length)) > loaded.config.max_length:
+        raise UserError(f"--max-length {most}: {model} takes at most {loaded.config.max_length} tokens")
+    tokenizer, vocabulary = loaded.tokenizer, loaded.config.vocab_size
+    del loaded
+    if tokenizer.template is not None and (least := min(max_length)) <= tokenizer.template.size:
+        raise UserError(f"--max-length {least}: the template alone has {tokenizer.template.size} tokens")
+    changes: dict[str, Any] = {"name": augment, "percent": augment_percent, "both": augment_both}
+    changes["lexicon"] = augment_lexicon if augment == "synonym" else None
+    preparation = Preparation(
+        max_length[0] if len(max_length) == 1 else Lengths(*max_length),
+        columns=names,
+        positives=positives or "",
+        labels=labels,
+        mixed=mixed,
+        prompts=prompt,
+        augment=changes if augment else None,
+        seed=seed,
+        keep_text=keep_text,
+        shard_rows=shard_rows,
+    )
     try:
         with warnings_in_a_line():
-            manifest = prepare(args, folder, tokenizer, vocabulary)
+            manifest = make_corpus(data, folder, tokenizer, vocabulary, preparation)
     except UserError as error:
         raise UserError(with_options(str(error))) from None
     if manifest is None:
-        print(f"{args.output}: other processes are making the shards that are left; the last one completes the corpus")
+        print(f"{output}: other processes are making the shards that are left; the last one completes the corpus")
         return
-    report(manifest, args.output)
-    say_next("train", "--config", "FILE", "--data", args.output, "--model", args.model, "--workdir", "DIR")
+    report(manifest, output)
+    say_next("train", "--config", "FILE", "--data", output, "--model", model, "--workdir", "DIR")
 
 
-def prepare(args: argparse.Namespace, folder: Folder, tokenizer: "Tokenizer", vocabulary: int) -> "Manifest | None":
+def make_corpus(
+    data: Sequence[str], folder: Folder, tokenizer: "Tokenizer", vocabulary: int, preparation: "Preparation"
+) -> "Manifest | None":
     """Makes what is missing of the corpus; None if other processes will complete it."""
     from simcse_jax.data.corpus.making import make
-    from simcse_jax.data.corpus.plan import Preparation, enter, make_plan
+    from simcse_jax.data.corpus.plan import enter, make_plan
     from simcse_jax.data.corpus.shared_folder import leave
-    from simcse_jax.data.tokens import Lengths
 
-    augment = {name: getattr(args, f"augment_{name}") for name in AUGMENT} | {"name": args.augment}
-    preparation = Preparation(
-        args.max_length[0] if len(args.max_length) == 1 else Lengths(*args.max_length),
-        columns=columns_of(args.columns),
-        positives=args.positives,
-        labels=args.labels,
-        mixed=args.mixed,
-        prompts=args.prompt,
-        augment=augment if args.augment else None,
-        seed=args.seed,
-        keep_text=args.keep_text,
-        shard_rows=args.shard_rows,
-    )
-    plan = make_plan(args.data, tokenizer, vocabulary, preparation)
+    plan = make_plan(data, tokenizer, vocabulary, preparation)
     enter(folder, plan)
     try:
         return make(folder, plan, tokenizer)
     except UserError:
         leave(folder, plan)
         raise
+
+
+def check_lengths(max_length: Sequence[int]) -> None:
+    """Refuses lengths that no sentence fits into, and more than two."""
+    listed = " ".join(map(str, max_length))
+    if not 1 <= len(max_length) <= 2:
+        raise UserError(f"--max-length {listed}: must be one number, or two: of anchors, and of all others")
+    if min(max_length) < 3:
+        raise UserError(f"--max-length {listed}: must be 3 or more; two of them are special tokens")
+
+
+def check_positives(positives: str | None, labels: bool, augment: str | None, lexicon: str | None) -> None:
+    """Refuses ways to positives that contradict each other."""
+    if augment == "synonym" and not lexicon:
+        raise UserError("--augment-lexicon: must be given for --augment synonym")
+    for option, is_given in {"--positives": positives, "--labels": labels}.items():
+        if augment and is_given:
+            raise UserError(f"--augment {augment}: makes the positives, so {option} must not be given")
+    if labels and positives not in (None, "all"):
+        raise UserError(f"--labels: all pairs must be kept, but --positives {positives} leaves some out")
 
 
 def with_options(message: str) -> str:
@@ -122,141 +213,25 @@ def report(manifest: "Manifest", output: str) -> None:
     print(f"{manifest.rows:,} rows, {tokens:,} tokens, {size:,} bytes in {len(manifest.shards)} shards: {output}")
 
 
-def parse() -> argparse.Namespace:
-    """The options, after all checks that need no file."""
-    from simcse_jax.choices import PLACE
-    from simcse_jax.config.loss_fields import is_template
-    from simcse_jax.data.corpus.plan import SHARD_ROWS
-    from simcse_jax.data.corpus.source_rows import CHANGES
-
-    parser = Parser(
-        "prepare",
-        description="Tokenizes training data once, into a folder that config.data.train takes. Processes that are "
-        "given the same command share the work, and one that was stopped goes on.",
-    )
-    parser.add_argument(
-        "--data",
-        nargs="+",
-        default=[],
-        help="sources as config.data.train has them, or patterns such as 'gs://b/*.parquet'",
-    )
-    parser.add_argument("--model", help="the model to train, whose tokenizer is used")
-    parser.add_argument("--output", required=True, help="the corpus's folder, on a disk or gs://BUCKET/FOLDER")
-    parser.add_argument(
-        "--max-length",
-        type=int,
-        nargs="+",
-        default=[32],
-        help="tokens per sentence; longer sentences are cut. Two numbers: of anchors, and of all others",
-    )
-    parser.add_argument(
-        "--columns", nargs="+", default=[], metavar="ROLE=NAME", help=f"names of columns; roles: {', '.join(ROLES)}"
-    )
-    parser.add_argument("--positives", default="", help="as config.data.positives, but for spans (default: the column)")
-    parser.add_argument("--labels", action="store_true", help="keep labels, which objective.softmax_nli needs")
-    parser.add_argument("--mixed", action="store_true", help="sources may have different columns")
-    before = "text before sentences: one, or one for each column"
-    parser.add_argument("--prompt", type=streams.argument, nargs="+", default=[], help=before)
-    around = "as config.model.template: text around every sentence, [X] the sentence's place (default: the model's own)"
-    parser.add_argument("--template", type=streams.argument, default="", help=around)
-    parser.add_argument("--augment", default="", help=f"changed copies as positives: {', '.join(CHANGES)}")
-    percent, some = "of words that crop and delete remove (default: 10)", "--augment crop or --augment delete"
-    parser.add_argument("--augment-percent", type=float, only=some, help=percent)
-    anchor = "change the anchor too, in another way"
-    parser.add_argument("--augment-both", action="store_true", only="--augment", help=anchor)
-    parser.add_argument("--augment-lexicon", only="--augment synonym", help="for synonym: a WordNet file in WN-LMF")
-    drawn = "--augment or --positives next_3_sentences"
-    seeded = "of changed copies and next_3_sentences (default: 42)"
-    parser.add_argument("--seed", type=int, least=0, most=2**32 - 1, only=drawn, help=seeded)
-    parser.add_argument("--keep-text", action="store_true", help="keep the sentences too, in files of their own")
-    parser.add_argument("--shard-rows", type=int, least=1, help=f"the most rows of a shard (default: {SHARD_ROWS:,})")
-    parser.add_argument("--verify", action="store_true", help="read all of a corpus on a disk, and compare its hashes")
-    args = parser.parse_args(sys.argv[1:])
-    if args.verify:
-        if is_remote(args.output):
-            raise UserError(f"--verify: {args.output} is in a bucket; a copy of it is compared when it is made")
-        others = [name for name, value in vars(args).items() if value != parser.get_default(name)]
-        if others := [f"--{name.replace('_', '-')}" for name in others if name not in ("verify", "output")]:
-            raise UserError(f"--verify: reads the corpus in --output and nothing else; leave out {', '.join(others)}")
-        return args
-    for option in ("data", "model"):
-        if not getattr(args, option):
-            raise UserError(f"--{option}: is missing")
-    given = " ".join(map(str, args.max_length))
-    if len(args.max_length) > 2:
-        raise UserError(f"--max-length {given}: must be one number, or two: of anchors, and of all others")
-    if min(args.max_length) < 3:
-        raise UserError(f"--max-length {given}: must be 3 or more; two of them are special tokens")
-    check_choices(args, CHANGES)
-    if args.template and not is_template(args.template):
-        raise UserError(f"--template {args.template!r:.100}: must be a text around {PLACE}, which it has once")
-    args.seed = 42 if args.seed is None else args.seed
-    args.augment_percent = 10.0 if args.augment_percent is None else args.augment_percent
-    if not 0 < args.augment_percent < 100:
-        raise UserError(f"--augment-percent {args.augment_percent}: must be above 0 and below 100")
-    return args
-
-
-def check_choices(args: argparse.Namespace, changes: tuple[str, ...]) -> None:
-    """Refuses what a corpus cannot have, and options that do not go together.
-
-    Raises:
-      UserError: naming the option.
-    """
-    from simcse_jax.choices import POSITIVES
-
-    if args.positives == "spans":
-        raise UserError(
-            "--positives spans: they are drawn from whole documents; name the .txt file in config.data.train"
-        )
-    known = [each for each in POSITIVES if each != "spans"]
-    if args.positives and args.positives not in known:
-        raise UserError(f"--positives {args.positives}: must be one of {', '.join(known)}, or left out")
-    if args.augment and args.augment not in changes:
-        raise UserError(
-            f"--augment {args.augment}: must be one of {', '.join(changes)}; others are made in memory by "
-            "config.data.augment, from the files themselves"
-        )
-    if args.augment == "synonym" and not args.augment_lexicon:
-        raise UserError("--augment-lexicon: must be given for --augment synonym")
-    for option, given in (("positives", args.positives), ("labels", args.labels)):
-        if args.augment and given:
-            raise UserError(f"--augment {args.augment}: makes the positives, so --{option} must not be given")
-    if args.labels and args.positives not in ("", "all"):
-        raise UserError(f"--labels: all pairs must be kept, but --positives {args.positives} leaves some out")
-
-
-def columns_of(given: list[str]) -> dict[str, str]:
+def read_columns(texts: Sequence[str], roles: Sequence[str]) -> dict[str, str]:
     """ROLE=NAME, … as a table.
 
     Raises:
-      UserError: for an unknown role, or one without the others that it needs.
+      UserError: for a role that is not one of `roles`, or one without the others that it needs.
     """
-    found: dict[str, str] = {}
-    for each in given:
-        role, equals, name = each.partition("=")
-        if role not in ROLES or not equals or not name or role in found:
-            raise UserError(f"--columns {each}: must be ROLE=NAME, each role once; roles are {', '.join(ROLES)}")
-        found[role] = name
-    for place, role in enumerate(ROLES[1:4], 1):
-        if role in found and ROLES[place - 1] not in found:
-            raise UserError(f"--columns: {role} is given, so {ROLES[place - 1]} must be too")
-    return found
+    columns: dict[str, str] = {}
+    for text in texts:
+        role, equals, name = text.partition("=")
+        if role not in roles or not equals or not name or role in columns:
+            raise UserError(f"--columns {text}: must be ROLE=NAME, each role once; roles are {', '.join(roles)}")
+        columns[role] = name
+    for needed, role in itertools.pairwise(ROLES[:4]):
+        if role in columns and needed not in columns:
+            raise UserError(f"--columns: {role} is given, so {needed} must be too")
+    return columns
 
 
-def check_output(args: argparse.Namespace) -> None:
-    """Checks the folder before the work.
-
-    Raises:
-      UserError: when it cannot be written to, or has a source.
-    """
-    from simcse_jax.host.outputs import output_folder
-
-    inputs: dict[str, Any] = {f"--data {name}": name for name in args.data} | {"--model": args.model}
-    output_folder(args.output, inputs, files=("shard-*", "corpus.json", "plan.json"))
-
-
-def verify(folder: Path) -> None:
+def verify_corpus(folder: Path) -> None:
     """Compares the hashes of all files with the manifest's.
 
     Raises:

@@ -15,7 +15,7 @@ Recognizes the kind of data, picks settings for its size, and prints them; `{tra
 them. The same command resumes a run that was stopped."""
 
 FLAGS = {
-    "--model NAME": MODEL.partition(", or glove")[0],
+    "--model NAME": MODEL[0].lower() + MODEL[1:].partition(", or glove")[0],
     "--data FILE": "sentences, pairs, triplets, lists of negatives, or pairs with scores: a source as for data.train",
     "--eval FILE": "what compares the model with the start: pairs with scores, SentEval's folder, or one in BEIR's "
     "layout (default: rows of the data that are held out)",

@@ -21,10 +21,11 @@ from cyclopts.validators import Number
 from rich.box import Box
 
 from simcse_jax.choices import POOLERS
-from simcse_jax.commands.command_line import SCRIPT, describe_exit_codes, module_of, started_as
+from simcse_jax.commands.command_line import MODEL, SCRIPT, describe_exit_codes, module_of, started_as
 from simcse_jax.errors import UserError, in_command
 from simcse_jax.host import streams
 
+MOST_DIGITS = 4000  # of a whole number, that Python reads
 SHELLS = ("bash", "zsh", "fish")
 
 P = ParamSpec("P")
@@ -35,11 +36,8 @@ def _split(_: Any, tokens: Sequence[cyclopts.Token]) -> list[str]:
     return [value for token in tokens for value in token.value.split(",") if value]
 
 
-def _whole(_: Any, tokens: Sequence[cyclopts.Token]) -> int:
-    try:
-        return int(tokens[0].value)
-    except ValueError:
-        raise ValueError(f"{tokens[0].value[:40]!r} is not a whole number") from None
+def _numbers(_: Any, tokens: Sequence[cyclopts.Token]) -> list[int]:
+    return [int(value) for value in _split(_, tokens)]
 
 
 def _readable(_: Any, tokens: Sequence[cyclopts.Token]) -> str:
@@ -52,25 +50,22 @@ def _all_readable(_: Any, tokens: Sequence[cyclopts.Token]) -> list[str]:
 
 Names = Annotated[Sequence[str], Parameter(consume_multiple=True, converter=_split)]  # with spaces or commas
 Texts = Annotated[Sequence[str], Parameter(consume_multiple=True)]  # which may have commas
-Whole = Annotated[int, Parameter(converter=_whole)]  # cyclopts alone would round a fraction
-Count = Annotated[Whole, Parameter(validator=Number(gte=1, lt=2**31))]
+Numbers = Annotated[Sequence[int], Parameter(consume_multiple=True, converter=_numbers)]  # with spaces or commas
+Seed = Annotated[int, Parameter(validator=Number(gte=0, lt=2**32))]
+Count = Annotated[int, Parameter(validator=Number(gte=1, lt=2**31))]
+Counts = Annotated[Numbers, Parameter(validator=Number(gte=1, lt=2**31))]
 Text = Annotated[str, Parameter(converter=_readable, allow_leading_hyphen=True)]
 Queries = Annotated[Sequence[str], Parameter(converter=_all_readable, allow_leading_hyphen=True)]
+Prompts = Annotated[Sequence[str], Parameter(consume_multiple=True, converter=_all_readable)]
 Fields = Annotated[Sequence[str], Parameter(parse=False)]  # of a config; on a command line --config.FIELD=VALUE
 WITH_NO = Parameter(negative=None)  # for a switch that has a --no-
 
-ModelName = Annotated[
-    str,
-    Parameter(
-        help="A folder, a hub id, package:NAME, a workdir (its best checkpoint; WORKDIR@step=200 is that of a step), "
-        "or glove:FILE, the average of word vectors."
-    ),
-]
+ModelName = Annotated[str, Parameter(help=MODEL)]
 Pooler = Annotated[
     str | None, Parameter(help=f"From tokens to an embedding: {', '.join(POOLERS)}. By default as the model says.")
 ]
 NumLayers = Annotated[
-    Whole, Parameter(validator=Number(gte=0), show_default=False, help="Keep the first n layers. By default all.")
+    int, Parameter(validator=Number(gte=0), show_default=False, help="Keep the first n layers. By default all.")
 ]
 BatchSize = Annotated[Count, Parameter(help="Sentences encoded together on each device.")]
 Dtype = Annotated[Literal["float32", "bfloat16"], Parameter(help="The type to compute in.")]
@@ -106,7 +101,7 @@ def verb(function: Callable[P, R]) -> Callable[P, R]:
 
 def _argument(name: str, value: Any, hint: Any) -> Any:
     """An argument in the type that the function declares."""
-    accepted, choices, parameters, hints = list[type](), list[Any](), list[Parameter](), [hint]
+    accepted, choices, parameters, hints, items = list[type](), list[Any](), list[Parameter](), [hint], list[Any]()
     while hints:
         hint = hints.pop()
         origin, arguments = get_origin(hint), get_args(hint)
@@ -119,18 +114,19 @@ def _argument(name: str, value: Any, hint: Any) -> Any:
             choices += arguments
         else:
             accepted.append(origin or hint)
+            items += arguments if origin is Sequence else ()
     if value is None and types.NoneType in accepted:
         return value
     if choices:
         if value not in choices:
             raise UserError(f"{name} {value!r:.60}: must be one of {', '.join(choices)}")
         return value
-    if isinstance(value, Path) and str in accepted:
+    if isinstance(value, Path) and (str in accepted or items):
         value = str(value)
-    if isinstance(value, str | Path) and Sequence in accepted:
-        value = (
-            str(value).split(",") if any(parameter.converter is _split for parameter in parameters) else [str(value)]
-        )
+    if items:
+        if isinstance(value, str):
+            value = value.split(",") if any(parameter.converter is _split for parameter in parameters) else [value]
+        value = [_argument(name, item, items[0]) for item in (value if isinstance(value, Sequence) else [value])]
     if type(value) is int and float in accepted and int not in accepted:
         value = float(value)
     if not isinstance(value, tuple(accepted)) or (isinstance(value, bool) and bool not in accepted):
@@ -190,6 +186,7 @@ def _app(function: Callable[..., Any], name: str) -> App:
         name=name,
         default_parameter=Parameter(negative="", show_default=_shown, allow_repeating=True),
         version_flags=[],
+        config=_check_whole_numbers,
         help_epilogue=describe_exit_codes().replace("\n", "  \n"),  # a line each in Markdown
         help_formatter=DefaultFormatter(panel_spec=PanelSpec(box=Box("    \n" * 8), padding=(0, 0))),
         result_action="return_value",
@@ -199,9 +196,23 @@ def _app(function: Callable[..., Any], name: str) -> App:
     return made
 
 
+def _check_whole_numbers(app: App, commands: tuple[str, ...], arguments: cyclopts.ArgumentCollection) -> None:
+    """Refuses a fraction for a whole number, which cyclopts would round."""
+    for argument in arguments:
+        kinds = {argument.hint, *get_args(argument.hint)}
+        kinds |= {kind for several in kinds for kind in get_args(several)}
+        if int in kinds and float not in kinds:
+            for token in argument.tokens:
+                for value in token.value.split(","):
+                    if not re.fullmatch(r"\s*[-+]?\d+\s*", value) or len(value) > MOST_DIGITS:
+                        raise UserError(f"{argument.name} {token.value[:40]!r}: is not a whole number")
+
+
 def _shown(default: Any) -> Any:
     """A default for the help; None where there is nothing to show."""
-    return None if default in (False, (), "") else default
+    if isinstance(default, tuple):
+        default = " ".join(map(str, default))
+    return None if default in (False, "") else default
 
 
 def completion(shell: str, commands: Mapping[str, str]) -> str:

@@ -185,13 +185,13 @@ class Batches(AnyBatches):
             return tuple(tokens.tolist()) if tokens.sum() <= WORTH_LEAVING_OUT * places else ()
 
         if steps < MANY_STEPS or not size(small) or small.sum() > WORTH_LEAVING_OUT * large.sum():
-            which = np.zeros(len(most), np.int8)
+            numbers = np.zeros(len(most), np.int8)
             tokens: tuple[tuple[int, ...], ...] = (size(large),)
         else:
-            tokens, which = (size(small), size(large)), np.any(most > small, axis=1).astype(np.int8)
+            tokens, numbers = (size(small), size(large)), np.any(most > small, axis=1).astype(np.int8)
         if len(most) == steps:
-            return _programs(tokens, which)
-        return _programs((*tokens, ()), np.append(which, np.int8(len(tokens))))  # where padding stays
+            return _programs(tokens, numbers)
+        return _programs((*tokens, ()), np.append(numbers, np.int8(len(tokens))))  # where padding stays
 
     def _most_tokens(self, lengths: np.ndarray, steps: int, starts: list[int]) -> np.ndarray:
         """(steps, C): the most tokens encoded together; `starts` are the parts' first rows."""
@@ -231,9 +231,9 @@ class Batches(AnyBatches):
         return (order[:, None] * group + np.arange(group)).ravel()
 
 
-def _programs(tokens: tuple[tuple[int, ...], ...], which: np.ndarray) -> Programs:
+def _programs(tokens: tuple[tuple[int, ...], ...], numbers: np.ndarray) -> Programs:
     """Programs by their steps, (steps,) int8; all steps beyond `LOOKED_AT` share the last element."""
-    return Programs(tokens, lambda step: int(which[min(step, len(which) - 1)]), (0,) * len(tokens))
+    return Programs(tokens, lambda step: int(numbers[min(step, len(numbers) - 1)]), (0,) * len(tokens))
 
 
 def _small_and_large(

@@ -405,11 +405,11 @@ def warn_of_unread(names: Sequence[str], chosen: Chosen, scores: Collection[str]
         more = ", ".join(map(repr, unread[:3])) + (", …" if len(unread) > 3 else "")
         alone = len(chosen.places) == 1
         read = ", ".join(repr(names[place]) for place in chosen.places[:3]) + (", …" if len(chosen.places) > 3 else "")
-        which = f"column {read} is" if alone else f"columns {read} are"
+        read_columns = f"column {read} is" if alone else f"columns {read} are"
         cure = (
             "data.columns.anchor and positive name those of pairs" if alone else "data.columns.negative names another"
         )
-        warnings.warn(f"{where}: only its {which} read, and not {more}; {cure}", stacklevel=2)
+        warnings.warn(f"{where}: only its {read_columns} read, and not {more}; {cure}", stacklevel=2)
     if len(chosen.places) > 1:
         unread = [name for place, name in enumerate(names) if place not in chosen.places]
         warn_of_values(unread, f"{where}: ", scores=scores)

@@ -86,11 +86,11 @@ PAIR = ("queries", "keys", "embeddings1", "embeddings2")  # elsewhere, of a meth
 
 def advice(name: str, parameters: Sequence[str]) -> str:
     """Advice about an unknown argument `name` of a method with these parameters."""
-    ours = OURS.get(name, name)
-    if ours in parameters:
-        return f"use {ours}="
-    if ours in METHODS:
-        return f"{'it' if ours == name else f'{ours}='} is an argument of {METHODS[ours]}"
+    our_name = OURS.get(name, name)
+    if our_name in parameters:
+        return f"use {our_name}="
+    if our_name in METHODS:
+        return f"{'it' if our_name == name else f'{our_name}='} is an argument of {METHODS[our_name]}"
     if name == "queries" and "sentences" in parameters:
         return "use sentences="
     if name in PAIR and "a" in parameters:
@@ -220,8 +220,8 @@ def embeddings_or_sentences(value: Any, dimension: int) -> Any:
     if array.ndim not in (1, 2) or array.shape[-1] != dimension:
         raise UserError(f"embeddings of shape {array.shape}; this model's are ({dimension},) or (N, {dimension})")
     if not np.isfinite(array).all():
-        which = f"embedding {int(np.argwhere(~np.isfinite(array))[0, 0])}" if array.ndim == 2 else "the embedding"
-        raise UserError(f"{which} has a NaN or infinite element")
+        row_name = f"embedding {int(np.argwhere(~np.isfinite(array))[0, 0])}" if array.ndim == 2 else "the embedding"
+        raise UserError(f"{row_name} has a NaN or infinite element")
     return array
 
 

@@ -118,9 +118,9 @@ def spread(places: np.ndarray, gap: float) -> np.ndarray:
     return moved
 
 
-def add_grid(axes: "Axes", **which: Any) -> None:
+def add_grid(axes: "Axes", **options: Any) -> None:
     """A pale grid under what is drawn."""
-    axes.grid(color="0.92", **which)
+    axes.grid(color="0.92", **options)
     axes.set_axisbelow(True)
 
 

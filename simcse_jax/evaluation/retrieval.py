@@ -234,8 +234,8 @@ def read(folders: Sequence[str], split: str = "test", documents: int = 0, seed: 
 
 def compare(values: Mapping[str, float], earlier: Mapping[str, float]) -> dict[str, float | None]:
     """{"difference": of the means, "p": of `paired_p`}, for the scores of the same queries by their ids."""
-    mine, theirs = zip(*((value, earlier[query]) for query, value in values.items()), strict=True)
-    return {"difference": round(float(np.mean(np.subtract(mine, theirs))), 4), "p": paired_p(mine, theirs)}
+    scores, baseline = zip(*((value, earlier[query]) for query, value in values.items()), strict=True)
+    return {"difference": round(float(np.mean(np.subtract(scores, baseline))), 4), "p": paired_p(scores, baseline)}
 
 
 def _earlier(

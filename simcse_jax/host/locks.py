@@ -250,8 +250,8 @@ class StoredLock:
                 generation = self._write(0)
             elif seen is None:
                 seen = blob.generation, time.monotonic()
-                said = f"was writing there; waiting up to {LOST:.0f} seconds to see whether it still does"
-                print(f"{self._place}: {describe(self._read())} {said}", file=sys.stderr, flush=True)
+                note = f"was writing there; waiting up to {LOST:.0f} seconds to see whether it still does"
+                print(f"{self._place}: {describe(self._read())} {note}", file=sys.stderr, flush=True)
             elif blob.generation != seen[0]:
                 raise taken(self._place, self._read())
             elif time.monotonic() > seen[1] + LOST:

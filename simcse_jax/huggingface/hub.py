@@ -79,9 +79,9 @@ def _check_owner(api: "HfApi", repository: str, where: str) -> None:
     with _explained(where):
         me = api.whoami()
     owner = repository.partition("/")[0]
-    mine = [me.get("name", ""), *(organization.get("name", "") for organization in me.get("orgs", []))]
-    if owner.lower() not in [name.lower() for name in mine]:
-        raise UserError(f"{where}: the token belongs to {mine[0]}, who may not push to {owner}; use {mine[0]}/NAME")
+    names = [me.get("name", ""), *(organization.get("name", "") for organization in me.get("orgs", []))]
+    if owner.lower() not in [name.lower() for name in names]:
+        raise UserError(f"{where}: the token belongs to {names[0]}, who may not push to {owner}; use {names[0]}/NAME")
     if me.get("auth", {}).get("accessToken", {}).get("role") == "read":
         raise UserError(f"{where}: the token is read-only; create one with write access")
 

@@ -223,13 +223,13 @@ def load(name: str, num_layers: int = 0) -> Pretrained:
         modules = read_modules(folder) if listed or (marker and any(map(marker.get, NEEDS_MODULES))) else None
     except Unsupported as error:
         refusal = str(error)
-    ours = None if marker is None else _read_marker(marker, folder / MARKER)
+    marked = None if marker is None else _read_marker(marker, folder / MARKER)
     if modules:
         pooler, with_head = modules.pooler, bool(modules.dense)
-        if ours and is_written_as(ours.pooler, whole.num_layers, pooler):
-            pooler = ours.pooler
+        if marked and is_written_as(marked.pooler, whole.num_layers, pooler):
+            pooler = marked.pooler
     elif not refusal:
-        pooler, with_head, guess = (*ours, "") if ours else _by_name(name, hf_config, tensors, whole)
+        pooler, with_head, guess = (*marked, "") if marked else _by_name(name, hf_config, tensors, whole)
     tensors |= modules.dense if modules else {}
     head = head_module(tensors) if with_head else None
     if with_head and head is None:
@@ -322,11 +322,11 @@ def _by_name(
         return "last", False, ""
     if not trained and (head_module(tensors) is None or not by_word):
         return "cls", False, ""
-    said = f"{name}: its files do not say how to pool; inferred from its name, as in the SimCSE authors' tool: pooler"
+    note = f"{name}: its files do not say how to pool; inferred from its name, as in the SimCSE authors' tool: pooler"
     if "unsup" not in (named if by_word else str(path).lower()):
-        return "cls", True, f"{said} cls with its dense layer; cls_before_pooler leaves that out"
+        return "cls", True, f"{note} cls with its dense layer; cls_before_pooler leaves that out"
     with_head = head_module(tensors) is not None
-    return "cls_before_pooler", with_head, f"{said} cls_before_pooler{'; cls adds its dense layer' * with_head}"
+    return "cls_before_pooler", with_head, f"{note} cls_before_pooler{'; cls adds its dense layer' * with_head}"
 
 
 def _name_of(path: Path) -> str:

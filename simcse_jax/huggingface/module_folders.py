@@ -55,8 +55,8 @@ def read_cnn(folder: Path, size: int) -> tuple[Convolutions, dict[str, np.ndarra
         shapes |= {f"convs.{number}.weight": (channels, size, width), f"convs.{number}.bias": (channels,)}
     params = {}
     for name, value in read_tensors(folder, shapes).items():
-        ours = PREFIX + name.removeprefix("convs.").replace("weight", "kernel")
-        params[ours] = np.ascontiguousarray(value.transpose(2, 1, 0)) if name.endswith("weight") else value
+        parameter = PREFIX + name.removeprefix("convs.").replace("weight", "kernel")
+        params[parameter] = np.ascontiguousarray(value.transpose(2, 1, 0)) if name.endswith("weight") else value
     return Convolutions(tuple(widths), channels, "none"), params
 
 
@@ -122,8 +122,8 @@ def read_layers(folder: Path, pooler: str) -> str:
         raise UserError(f"{path}: damaged: it must have a weight for each layer from {start!r:.20} to {layers!r:.20}")
     whole = np.concatenate([np.zeros(start), np.asarray(weights, np.float64)])
     for name in (pooler, *(AVERAGED if pooler == "avg" else ())):
-        ours = layer_weights(name, layers) if name != pooler else np.append(np.zeros(layers), 1)
-        if ours is not None and np.array_equal(whole * ours.sum(), ours * whole.sum()):
+        expected = layer_weights(name, layers) if name != pooler else np.append(np.zeros(layers), 1)
+        if expected is not None and np.array_equal(whole * expected.sum(), expected * whole.sum()):
             return name
     raise Unsupported(f"{path}: these weights of layers before the pooling {pooler} are not supported")
 

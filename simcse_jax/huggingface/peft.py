@@ -93,26 +93,26 @@ def read_adapter(name: str, encoder: EncoderConfig, model: Pretrained) -> dict[s
     named = {key.removeprefix(PREFIX): value for key, value in read_safetensors(path).items()}
     tensors = {key: value for key, value in normalize_names(named).items() if not key.startswith(unread)}
     expected = {
-        f"{module_of(encoder.model_type, group, site)}.{kind}.weight": (ours, (rows, columns))
+        f"{module_of(encoder.model_type, group, site)}.{kind}.weight": (parameter, (rows, columns))
         for (group, site), names in lora.names(encoder).items()
         for (read, made), rank in [(lora.features(encoder, site), lora.lora_of(encoder).rank)]
-        for kind, ours, rows, columns in [(KINDS[0], names[0], rank, read), (KINDS[1], names[1], made, rank)]
+        for kind, parameter, rows, columns in [(KINDS[0], names[0], rank, read), (KINDS[1], names[1], made, rank)]
     }
     if other := sorted(tensors.keys() ^ expected.keys()):
-        which = "is there" if other[0] in tensors else "is missing"
+        problem = "is there" if other[0] in tensors else "is missing"
         advice = "set model.lora.targets and model.freeze.layers as the adapter was trained, or model.init_from to its "
         advice += "base model"
         sites_of_all = itertools.product(encoder.groups, linear_maps(encoder.model_type).values())
         if other[0].partition(".lora_")[0] not in {module_of(encoder.model_type, *place) for place in sites_of_all}:
-            which = f"belongs to no linear map of a layer of {model.name}"
+            problem = f"belongs to no linear map of a layer of {model.name}"
             advice = "an adapter of another model, or of other parts, is not supported"
-        raise UserError(f"{path}: the tensor {other[0]!r:.120} {which}; {advice}")
+        raise UserError(f"{path}: the tensor {other[0]!r:.120} {problem}; {advice}")
     params = {}
-    for key, (ours, shape) in expected.items():
+    for key, (parameter, shape) in expected.items():
         if (actual := tensors[key].shape) != shape:
             needs = f"but {model.name} needs {shape}: it is an adapter of another model"
             raise UserError(f"{path}: {key!r} has shape {actual}, {needs}")
-        params[ours] = np.array(as_float32(tensors[key], key, str(path)).T, order="C")
+        params[parameter] = np.array(as_float32(tensors[key], key, str(path)).T, order="C")
     return params
 
 

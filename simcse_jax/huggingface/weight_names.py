@@ -160,26 +160,26 @@ def to_params(
       float32 arrays by our names; dense kernels transposed, query, key and value joined.
     """
 
-    def part(source: str, wanted: tuple[int, ...], said: str = "") -> np.ndarray:
+    def part(source: str, wanted: tuple[int, ...], stated: str = "") -> np.ndarray:
         if source not in tensors:
-            which = f"config.json says that {said}" if said else f"is this a {config.model_type} checkpoint?"
-            raise UserError(f"{where}: the tensor {source!r} is missing; {which}")
+            hint = f"config.json says that {stated}" if stated else f"is this a {config.model_type} checkpoint?"
+            raise UserError(f"{where}: the tensor {source!r} is missing; {hint}")
         if (shape := tensors[source].shape) != wanted:
             raise UserError(
-                f"{where}: {source!r} has shape {shape}, but config.json asks for {wanted}{said and f': {said}'}"
+                f"{where}: {source!r} has shape {shape}, but config.json asks for {wanted}{stated and f': {stated}'}"
             )
         return tensors[source]
 
-    for source, (shape, said) in _outline(config).items():  # before the network is built, which may be a huge one
-        part(source, shape, said)
+    for source, (shape, stated) in _outline(config).items():  # before the network is built, which may be a huge one
+        part(source, shape, stated)
     params = {}
     for name, expected in build(config, with_head=head is not None)[1].items():
         sources = _sources(name, config.model_type, head)
         wanted = expected.shape[::-1] if name.endswith("kernel") else expected.shape
         bias_field = _field_of_bias(name, config)
-        said, ends = bias_field and f"{bias_field} is true", [0, *_ends(name, wanted[0], len(sources), config)]
+        stated, ends = bias_field and f"{bias_field} is true", [0, *_ends(name, wanted[0], len(sources), config)]
         parts = [
-            as_float32(part(source, (end - first, *wanted[1:]), said), source, where)
+            as_float32(part(source, (end - first, *wanted[1:]), stated), source, where)
             for source, (first, end) in zip(sources, itertools.pairwise(ends), strict=True)
         ]
         joined = np.concatenate(parts) if len(parts) > 1 else parts[0]
@@ -195,7 +195,7 @@ def _outline(config: EncoderConfig) -> dict[str, tuple[tuple[int, ...], str]]:
     """
     names, field_names = NAMES[config.model_type], MODEL_TYPES[config.model_type].names
 
-    def said(**fields: int) -> str:
+    def stated(**fields: int) -> str:
         return " and ".join(f"{field_names.get(field, field)} is {value}" for field, value in fields.items())
 
     size = config.hidden_size
@@ -210,25 +210,25 @@ def _outline(config: EncoderConfig) -> dict[str, tuple[tuple[int, ...], str]]:
     tensors = {table: count | columns for table, count in rows.items() if any(count.values())}
     if config.embedding_size:
         tensors[f"{names.projection}.weight"] = hidden | columns
-    outline = {source: (tuple(fields.values()), said(**fields)) for source, fields in tensors.items()}
+    outline = {source: (tuple(fields.values()), stated(**fields)) for source, fields in tensors.items()}
     groups = {"num_hidden_groups": config.layer_groups} if config.layer_groups else {}
     count = groups or {"num_hidden_layers": config.num_layers}
     modules = [names.stack.format(group) for group in sorted(set(config.groups))]
     inner, parts = {"intermediate_size": config.intermediate_size}, names.layer["intermediate"]
     features = config.intermediate_size * (2 if config.gated else 1) // len(parts)
     if not config.gated:
-        outline[f"{modules[0]}.{parts[0]}.bias"] = ((features,), said(**inner))
+        outline[f"{modules[0]}.{parts[0]}.bias"] = ((features,), stated(**inner))
     else:
-        outline[f"{modules[0]}.{parts[0]}.weight"] = ((features, size), said(**inner, **hidden))
+        outline[f"{modules[0]}.{parts[0]}.weight"] = ((features, size), stated(**inner, **hidden))
     if config.head_dim:  # decoders', whose heads need not make up the hidden size
         query, key, value = (f"{modules[0]}.{source}.weight" for source in names.layer["qkv"])
         heads = {"num_attention_heads": config.num_heads, "head_dim": config.head_dim}
         keys = {"num_key_value_heads": config.key_heads or config.num_heads, "head_dim": config.head_dim}
         widths = config.qkv_widths
-        outline[query] = ((widths[0], size), said(**heads, **hidden))
-        outline |= dict.fromkeys((key, value), ((widths[1], size), said(**keys, **hidden)))
+        outline[query] = ((widths[0], size), stated(**heads, **hidden))
+        outline |= dict.fromkeys((key, value), ((widths[1], size), stated(**keys, **hidden)))
     norms = (f"{module}.{names.layer['output_norm'][0]}.weight" for module in modules)
-    return outline | dict.fromkeys(norms, ((size,), said(**count, **hidden)))
+    return outline | dict.fromkeys(norms, ((size,), stated(**count, **hidden)))
 
 
 def _field_of_bias(name: str, config: EncoderConfig) -> str:
@@ -249,8 +249,8 @@ def check_parts(tensors: Container[str], config: EncoderConfig, where: str) -> N
     names, sizes = NAMES[config.model_type], MODEL_TYPES[config.model_type].sizes
     surplus = {}
     if not config.task_types:
-        said = "use_task_id is not true" if "task_type_vocab_size" in sizes else f"model_type is {config.model_type}"
-        surplus[TABLES["encoder.embeddings.task.embedding"]] = said
+        reason = "use_task_id is not true" if "task_type_vocab_size" in sizes else f"model_type is {config.model_type}"
+        surplus[TABLES["encoder.embeddings.task.embedding"]] = reason
     if not config.relative_bias:
         surplus[TABLES["encoder.relative_bias"]] = f"model_type is {config.model_type}"
     if names.projection and not config.embedding_size:
@@ -270,11 +270,11 @@ def check_parts(tensors: Container[str], config: EncoderConfig, where: str) -> N
         if not getattr(config, BIASES[part.rpartition(".")[2]]):
             bias_field = _field_of_bias(name, config)
             no_biases = f"model_type is {config.model_type}, which has no such biases"
-            said = f"{bias_field} is not true" if bias_field else no_biases
-            surplus |= dict.fromkeys(_sources(name, config.model_type, None), said)
-    for source, said in surplus.items():
+            reason = f"{bias_field} is not true" if bias_field else no_biases
+            surplus |= dict.fromkeys(_sources(name, config.model_type, None), reason)
+    for source, reason in surplus.items():
         if source in tensors:
-            raise UserError(f"{where}: has the tensor {source!r}, but in config.json {said}")
+            raise UserError(f"{where}: has the tensor {source!r}, but in config.json {reason}")
 
 
 def as_float32(tensor: np.ndarray, name: str, where: str) -> np.ndarray:

@@ -217,10 +217,10 @@ def _look_parquet(path: Folder, file: Any) -> EmbeddingFile:
     for name, wanted in (("row", pyarrow.int64()), ("sentence", pyarrow.string())):
         if name in schema.names and schema.field(name).type != wanted:
             raise UserError(f"{path}: {name} is {schema.field(name).type}; it must be {wanted}")
-    said = (schema.metadata or {}).get(MAKER)
+    content = (schema.metadata or {}).get(MAKER)
     damaged = f"{path}: what it says about its model is damaged; encode it again"
     try:
-        maker = None if said is None else read_identity(json.loads(said), damaged)
+        maker = None if content is None else read_identity(json.loads(content), damaged)
     except ValueError:
         raise UserError(damaged) from None
     return EmbeddingFile(path, opened.metadata.num_rows, kind.list_size, numbered, texts, maker)

@@ -173,10 +173,10 @@ def merge(
         queries: jax.Array, rows: jax.Array, number: ArrayLike, count: ArrayLike, last: Best, decoding: Decoding | None
     ) -> Best:
         best = jax.tree.map(lambda array: array[0], last)
-        mine = jax.lax.axis_index(AXIS) * len(rows) + jnp.arange(len(rows))
+        places_in_block = jax.lax.axis_index(AXIS) * len(rows) + jnp.arange(len(rows))
         scores = similarity_scores(queries, decoded(rows, queries.shape[1], decoding), similarity)
         scores = jnp.where(scores == 0, 0.0, scores)  # a choice might put 0 before -0
-        scores = jnp.where(mine < count, scores, -jnp.inf)
+        scores = jnp.where(places_in_block < count, scores, -jnp.inf)
         k = best.scores.shape[1]
         if recall_target is None:
             block_scores, places = jax.lax.top_k(scores, min(k, len(rows)))
@@ -184,7 +184,7 @@ def merge(
             block_scores, places = jax.lax.approx_max_k(scores, min(k, len(rows)), recall_target=recall_target)
         # Those so far are lower rows and come first; of equal elements, `top_k` takes the first.
         scores, chosen = jax.lax.top_k(jnp.concatenate([best.scores, block_scores], axis=1), k)
-        new = (jnp.full_like(places, number), mine[places])
+        new = (jnp.full_like(places, number), places_in_block[places])
         numbers = [jnp.concatenate(pair, axis=1) for pair in zip(best[1:], new, strict=True)]
         kept = Best(scores, *[jnp.take_along_axis(array, chosen, axis=1) for array in numbers])
         return jax.tree.map(lambda array: array[None], kept)

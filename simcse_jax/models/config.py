@@ -315,7 +315,7 @@ class EncoderConfig:
             if activation not in ACTIVATIONS:
                 raise UserError(f"{where}: {field} {activation!r:.60} is not one of {', '.join(ACTIVATIONS)}")
         present = (field for field in kind.sizes if field != TASKS or flag(config, "use_task_id", where))
-        sizes: dict[str, Any] = {ours: _whole(config, field, where, kind.names) for ours, field in SIZES.items()}
+        sizes: dict[str, Any] = {name: _whole(config, field, where, kind.names) for name, field in SIZES.items()}
         sizes |= {OWN_SIZES[field]: _whole(config, field, where) for field in present}
         epsilon = kind.names.get("layer_norm_eps", "layer_norm_eps")
         fields = cls(

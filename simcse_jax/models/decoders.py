@@ -109,7 +109,7 @@ def _heads(config: Mapping[str, Any], kind: ModelType, where: str) -> dict[str, 
     if head % 2 or head > MOST_HEAD:
         raise UserError(f"{where}: head_dim is {head}; rotary positions need an even number, at most {MOST_HEAD}")
     parts = {**kind.parts, "head_dim": head, "key_heads": keys}
-    return parts | {ours: flag(config, theirs, where) for ours, theirs in kind.biases.items()}
+    return parts | {name: flag(config, field, where) for name, field in kind.biases.items()}
 
 
 def _one_rotation(config: Mapping[str, Any], where: str) -> dict[str, Any]:

@@ -155,7 +155,7 @@ def modernbert(config: dict[str, Any], kind: ModelType, where: str) -> Read:
     check_heads(config, where, kind.names)
     # transformers does not read the usual names of these.
     config = {field: x for field, x in config.items() if kind.names.get(field, field) in config}
-    parts = dict(kind.parts) | {ours: flag(config, theirs, where) for ours, theirs in kind.biases.items()}
+    parts = dict(kind.parts) | {name: flag(config, field_name, where) for name, field_name in kind.biases.items()}
     parts |= {"rotary_base": rotary_base, "local_rotary_base": local_rotary_base}
     parts["local_layers"] = local
     parts["window"] = whole(config, "local_attention", 128, where) // 2

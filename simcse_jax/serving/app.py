@@ -134,8 +134,8 @@ class App:
         """Documents by the cross-encoder's score of query and document together, best first."""
         name = self._service.reranker_name
         if name is None:
-            said = "there is no cross-encoder to rerank with; the server has no --rerank"
-            return replies.error(404, said, code="no_reranker")
+            message = "there is no cross-encoder to rerank with; the server has no --rerank"
+            return replies.error(404, message, code="no_reranker")
         if request.model is not None:
             self._check_model(request.model, name)
         if (refused := self._not_ready()) is not None:

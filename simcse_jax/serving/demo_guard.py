@@ -137,8 +137,8 @@ class DemoGuard:
 
             return await self._app(scope, again, send)
         status, text = refused
-        said = f"refused: {text}\n".encode(errors="backslashreplace")
-        await PlainTextResponse(said, status, {"connection": "close"})(scope, receive, send)
+        message = f"refused: {text}\n".encode(errors="backslashreplace")
+        await PlainTextResponse(message, status, {"connection": "close"})(scope, receive, send)
 
 
 def launch_options(names: HostNames) -> dict[str, Any]:

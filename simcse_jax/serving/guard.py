@@ -122,8 +122,8 @@ class Guard:
                 self._held += len(part)
                 body += part
         if max(size, announced) > most:
-            said = f"the body is too large: a request may have {self._limits.body:,} bytes"
-            return replies.error(413, said, headers=CLOSE)
+            problem = f"the body is too large: a request may have {self._limits.body:,} bytes"
+            return replies.error(413, problem, headers=CLOSE)
         if crowded:
             return replies.retry(429, f"the requests in progress have more than {self._limits.bodies:,} bytes", 1)
         return None

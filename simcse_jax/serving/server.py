@@ -27,7 +27,7 @@ def serve(
     app: Any,
     bound: socket.socket,
     seconds: float,
-    said: str,
+    line: str,
     failure: Callable[[], BaseException | None] = lambda: None,
 ) -> None:
     """Serves until SIGTERM, which ends it quietly, or Ctrl-C, or a failure.
@@ -36,7 +36,7 @@ def serve(
 
     Args:
       seconds: that a request may take; so long it waits at the end.
-      said: a line on standard output, once it serves.
+      line: a line on standard output, once it serves.
       failure: for which it cannot go on; asked again and again.
 
     Raises:
@@ -56,15 +56,15 @@ def serve(
         timeout_graceful_shutdown=math.ceil(seconds) + 1,
     )
     with _quiet_end():
-        asyncio.run(_Server(config, said, failure).serve(sockets=[bound]))
+        asyncio.run(_Server(config, line, failure).serve(sockets=[bound]))
     if (error := failure()) is not None:
         raise error
 
 
 class _Server(uvicorn.Server):
-    def __init__(self, config: uvicorn.Config, said: str, failure: Callable[[], BaseException | None]):
+    def __init__(self, config: uvicorn.Config, line: str, failure: Callable[[], BaseException | None]):
         super().__init__(config)
-        self._said, self._failure = said, failure
+        self._line, self._failure = line, failure
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         try:
@@ -74,7 +74,7 @@ class _Server(uvicorn.Server):
             raise UserError(f"--port: {error.strerror}; choose another") from None
         if self.started:
             with contextlib.suppress(OSError):  # standard output may be closed
-                print(self._said, flush=True)
+                print(self._line, flush=True)
 
     async def on_tick(self, counter: int) -> bool:
         return await super().on_tick(counter) or self._failure() is not None

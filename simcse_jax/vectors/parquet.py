@@ -28,8 +28,8 @@ def schema_of(
     kind = pyarrow.list_(pyarrow.from_numpy_dtype(dtype), size)
     columns = [("row", pyarrow.int64()), ("embedding", kind)]
     schema = pyarrow.schema([("sentence", pyarrow.string()), *columns] if texts else columns)
-    said = {MAKER: maker, QUANTIZATION: quantization}
-    metadata = {key: json.dumps(value) for key, value in said.items() if value is not None}
+    facts = {MAKER: maker, QUANTIZATION: quantization}
+    metadata = {key: json.dumps(value) for key, value in facts.items() if value is not None}
     return schema.with_metadata(metadata) if metadata else schema
 
 

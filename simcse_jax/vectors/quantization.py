@@ -313,7 +313,7 @@ def _read_description(path: Folder, file: IO[bytes]) -> dict[str, Any]:
         return parse_json(file.read(1 << 26).decode(), str(path))
     import pyarrow.parquet
 
-    said = (pyarrow.parquet.read_schema(file).metadata or {}).get(QUANTIZATION)
-    if said is None:
+    content = (pyarrow.parquet.read_schema(file).metadata or {}).get(QUANTIZATION)
+    if content is None:
         raise UserError(f"{path}: has no ranges; they are kept with embeddings of int8 and uint8")
-    return parse_json(said.decode(), str(path))
+    return parse_json(content.decode(), str(path))

@@ -139,7 +139,7 @@ def test_the_other_commands(trained, tiny_bert, corpus, tmp_path):
     assert "negative" in (tmp_path / "mined.jsonl").read_text().partition("\n")[0]
     for wrong, message in (
         (lambda: Run(tmp_path), r"no run\.json there"),
-        (lambda: evaluate(trained, corpus["dev"], metrik="pearson"), "unrecognized arguments: --metrik=pearson"),
+        (lambda: evaluate(trained, corpus["dev"], metric="pearsn"), "metric: no metric 'pearsn'"),
         (lambda: encode(trained, "none.txt", tmp_path / "b.npy"), "none.txt: no such file"),
         (lambda: mine(trained, corpus["csv"], corpus["txt"], tmp_path / "m.csv"), "must end in"),
     ):

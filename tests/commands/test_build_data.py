@@ -59,7 +59,7 @@ def test_captions_are_drawn(tmp_path):
 @pytest.mark.parametrize(
     ("given", "parts"),
     [
-        ("nil --source snli", ["invalid choice: 'nil'", "build-data --help"]),
+        ("nil --source snli", ["no file 'nil'; the nearest one is nli"]),
         ("nli --source snli snli/snli_1.0_train.jsonl", ["snli_1.0_train.jsonl is given twice"]),
         ("nli --source snli --split test", ["has no file *_test.jsonl"]),
         ("nli --source snli --output out.txt", ["must end in .csv"]),

@@ -1,9 +1,6 @@
-import argparse
 import ast
 import errno
-import importlib
 import os
-import re
 import subprocess
 import sys
 import tempfile
@@ -11,9 +8,8 @@ import warnings
 
 import pytest
 
-from simcse_jax.__main__ import COMMANDS
 from simcse_jax.commands import command_line
-from simcse_jax.commands.command_line import EXIT_CODES, Model, Parser, parse_model, run_command
+from simcse_jax.commands.command_line import EXIT_CODES, Model, parse_model, run_command
 from simcse_jax.errors import Preempted, UserError
 
 ENDLESS = "import simcse_jax.commands.command_line as it; it.run_command(lambda: [print(9**99) for _ in range(10**5)])"
@@ -140,8 +136,8 @@ def test_the_command_is_the_one_that_was_typed_and_warnings_are_a_line_each_at_o
         ("python -m simcse_jax encode", "python -m simcse_jax train", "python -m simcse_jax encode"),
     ):
         monkeypatch.setattr(sys, "argv", [started])
-        said = [command_line.started_as("train"), command_line.started_as("encode"), Parser("encode").prog]
-        assert said == [train, encode, encode]
+        said = [command_line.started_as("train"), command_line.started_as("encode")]
+        assert said == [train, encode]
 
     def main():
         for kind in (UserWarning, DeprecationWarning):
@@ -163,38 +159,7 @@ def test_the_command_is_the_one_that_was_typed_and_warnings_are_a_line_each_at_o
     assert capsys.readouterr().err == ""
 
 
-def test_a_parser_complains_in_a_line_options_say_what_they_take_and_models_name_layers_and_poolers(tmp_path):
-    parser = Parser(prog="x", description="First.\nSecond.", epilog="More.")
-    parser.add_argument("--size", type=int, default=3, help="of it")
-    parser.add_argument("--zero", type=int, default=0, help="none (default: all)")
-    parser.add_argument("--none", default=None, help="no default")
-    parser.add_argument("--some", nargs="+", default=[], help="a list")
-    command_line.add_dtype(parser)
-    with pytest.raises(UserError, match=r"^argument --size: invalid int value: 'x' \(see x --help\)$"):
-        parser.parse_args(["--size", "x"])
-    text = parser.format_help()
-    assert "First.\nSecond.\n" in text and "the type to compute in (default: float32)" in text
-    for line in (r"SIZE +of it \(default: 3\)", r"ZERO +none \(default: all\)", "NONE +no default", "a list"):
-        assert re.search(rf"{line}\n", text)
-    assert text.endswith(f"More.\n{command_line.describe_exit_codes()}\n")
-    parser = Parser("x")
-    parser.add_argument("--engine", default="local")
-    parser.add_argument("--hosts", type=int, least=1, only="--engine ray or --address")
-    parser.add_argument("--address")
-    parser.add_argument("--percent", type=float, least=0.5, most=2, without="--address")
-    parser.parse_args(["--engine", "ray", "--hosts", "2", "--percent", "2"])
-    parser.parse_args(["--address", "here", "--hosts", "2"])
-    for given, message in (
-        ("--hosts 0", "--hosts 0: must be 1 or more"),
-        (f"--hosts {'9' * 99}", f"--hosts {'9' * 40}: must be from 1 to {2**31 - 1}"),
-        ("--hosts 2", "--hosts: is for --engine ray or --address, which is not given; leave it out"),
-        ("--percent 0.1", "--percent 0.1: must be 0.5 or more"),
-        ("--percent nan", "--percent nan: must be from 0.5 to 2"),
-        ("--percent 1 --address a", "--percent: does not go with --address; leave one of them out"),
-    ):
-        with pytest.raises(UserError) as error:
-            parser.parse_args(given.split())
-        assert str(error.value) == message
+def test_models_name_layers_and_poolers(tmp_path):
     for spec, *expected in (
         ("runs/a", "runs/a", 0, None),
         ("package:name@3", "package:name", 3, None),
@@ -222,31 +187,3 @@ def test_a_parser_complains_in_a_line_options_say_what_they_take_and_models_name
     assert parse_model(f"{tmp_path}/runs@avg@2") == Model(f"{tmp_path}/runs@avg", 2)
     assert (Model("m").details, Model("m", 1).details) == ("", ", 1 layer")  # a picture names them
     assert Model("m", 3, "avg").details == ", 3 layers, avg" and Model("m", 0, "avg", "flow").details == ", avg, flow"
-
-
-@pytest.mark.parametrize("command", [name for name in COMMANDS if name not in ("train", "tune", "sweep")])
-def test_a_help_has_what_the_command_needs_its_options_with_defaults_and_the_exit_codes(command, monkeypatch):
-    made = []
-
-    def catch(self, *args, **kwargs):
-        made.append(self)
-        raise SystemExit
-
-    monkeypatch.setattr(Parser, "parse_known_args", catch)
-    with pytest.raises(SystemExit):
-        importlib.import_module(command_line.module_of(command)).main()
-    (parser,) = made
-    if command not in ("runs", "build-data", "mine", "prepare"):
-        assert "Needs" in parser.description and re.search("[Ww]rites|[Pp]rints", parser.description)
-    assert parser.format_help().endswith(f"\n{command_line.describe_exit_codes()}\n")
-    for action in parser._actions:
-        formatter = parser._get_formatter()
-        formatter.add_argument(action)
-        text = " ".join(formatter.format_help().split())
-        assert action.help, text
-        if action.default in (None, "", [], argparse.SUPPRESS) or action.default is False:
-            continue
-        spelt_out = action.default in (0, -1.0)  # "all" or "any" say more
-        wanted = r"\S" if spelt_out else rf"{re.escape(str(action.default))}(?!\w)"
-        assert re.search(rf"\(default: {wanted}", text), text
-    assert all(str(code) in command_line.describe_exit_codes() for code in (0, 2, 75, 130, 141))

@@ -1,12 +1,13 @@
 import dataclasses
 import json
-import sys
+import re
 
 import numpy as np
 import pytest
 from support import call, refused
 
-from simcse_jax.commands.prepare import columns_of, parse, with_options
+import simcse_jax
+from simcse_jax.commands.prepare import ROLES, read_columns, with_options
 from simcse_jax.config import default_config
 from simcse_jax.config.checks import validate
 from simcse_jax.errors import UserError
@@ -60,7 +61,7 @@ def test_rows_left_out_are_counted_cut_sentences_told_and_a_run_must_have_the_te
     key = json.loads((tmp_path / "out" / "corpus.json").read_text())["key"]
     assert key["columns"] == {"anchor": "premise", "positive": "hypothesis", "label": "label"}
     arguments[1] = corpus["csv"]
-    done = call("prepare", *arguments[:-1], tmp_path / "cut", "--max-length", 6)
+    done = call("prepare", *arguments[:4], "--max-length", 6, "--output", tmp_path / "cut")
     (line,) = [line for line in done.stdout.splitlines() if "that are kept" in line]
     assert line.endswith(" have all 6 tokens that are kept: longer ones were cut") and int(line.split()[0]) > 0
     text, out = "the cat [X] sat on mat", tmp_path / "templated"
@@ -82,27 +83,25 @@ def test_rows_left_out_are_counted_cut_sentences_told_and_a_run_must_have_the_te
 
 
 MISTAKES = [
-    ("--max-length 2", "--max-length 2: must be 3 or more"),
-    ("--max-length 3 4 5", "--max-length 3 4 5: must be one number, or two"),
-    ("--positives spans", "--positives spans: they are drawn from whole documents"),
-    ("--positives neighbours", "--positives neighbours: must be one of entailment"),
-    ("--augment synonym", "--augment-lexicon: must be given for --augment synonym"),
-    ("--augment crop --augment-percent 100", "--augment-percent 100.0: must be above 0"),
-    ("--labels --positives neutral", "--labels: all pairs must be kept"),
-    ("--template word", "--template 'word': must be a text around [X]"),
+    ({"max_length": 2}, "max_length 2: must be 3 or more"),
+    ({"max_length": [3, 4, 5]}, "max_length 3 4 5: must be one number, or two"),
+    ({"positives": "spans"}, "positives 'spans': must be one of entailment"),
+    ({"augment": "synonym"}, "augment_lexicon: must be given for augment synonym"),
+    ({"augment": "crop", "augment_percent": 100}, "augment_percent 100.0: Must be < 100"),
+    ({"labels": True, "positives": "neutral"}, "labels: all pairs must be kept"),
+    ({"template": "word"}, "template 'word': must be a text around [X]"),
+    ({"verify": True}, "verify: reads the corpus in output and nothing else; leave out data"),
 ]
 
 
-def test_mistakes_in_options_and_data_are_named_by_the_options_and_can_be_corrected(monkeypatch, arguments, tmp_path):
-    for more, part in MISTAKES:
-        monkeypatch.setattr(sys, "argv", ["prepare", "--data", "d", "--model", "m", "--output", "o", *more.split()])
-        with pytest.raises(UserError) as error:
-            parse()
-        assert str(error.value).startswith(part)
-    assert columns_of(["anchor=a=b", "positive=c"]) == {"anchor": "a=b", "positive": "c"}
+def test_mistakes_in_options_and_data_are_named_by_the_options_and_can_be_corrected(arguments, tmp_path):
+    for options, message in MISTAKES:
+        with pytest.raises(UserError, match=f"^{re.escape(message)}"):
+            simcse_jax.prepare("d", "m", output="o", **options)
+    assert read_columns(["anchor=a=b", "positive=c"], ROLES) == {"anchor": "a=b", "positive": "c"}
     for given, part in ((["anchor"], "ROLE=NAME"), (["x=y"], "ROLE=NAME"), (["positive=p"], "anchor must be")):
         with pytest.raises(UserError, match=rf"^--columns.*{part}"):
-            columns_of(given)
+            read_columns(given, ROLES)
     for name in ("n", "'my n'"):
         said = f"perhaps scores; if so, set data.columns.score={name} or, x, data.columns.anchor={name} data.columns."
         assert with_options(said + "positive=b") == f"name the pair: --columns anchor={name} positive=b"

@@ -1,6 +1,6 @@
 import importlib
 from pathlib import Path
-from typing import Annotated, Literal, get_args
+from typing import Annotated, Literal
 
 import pytest
 from cyclopts import Parameter
@@ -48,7 +48,7 @@ def measure(
         ({"top_k": "5"}, "top_k '5': must be int"),
         ({"share": 0}, "share 0.0: Must be > 0."),
         ({"kind": "c"}, "kind 'c': must be one of a, b"),
-        ({"tasks": 3}, "tasks 3: must be sequence"),
+        ({"tasks": 3}, "tasks 3: must be str"),
         (
             {"fail": "--top-k 7: more than --no-normalize and --unknown"},
             "top_k 7: more than normalize=False and --unknown",
@@ -90,7 +90,6 @@ def test_a_program_and_the_command_line_give_the_same_arguments(monkeypatch):
         ("x y", "Unused Tokens"),
         ("--data x", "Unknown option: --data"),
         ("x --top-l 3", "Unknown option: --top-l. Did you mean --top-k?"),
-        ("x --top-k 1.5", "--top-k: '1.5' is not a whole number"),
         ("x --top-k 0", 'Invalid value "0" for --top-k. Must be >= 1.'),
         ("x --kind c", 'Choose from: "a", "b"'),
         ("x --kind", "--kind requires an argument"),
@@ -114,14 +113,18 @@ def test_the_help_has_bounds_defaults_and_exit_codes(monkeypatch, capsys):
     ):
         assert part in shown
 
+    for value in ("1.5", "0x10", "1e3", "", "nan", "9" * 5000):
+        with pytest.raises(UserError, match=f"^--top-k '{value[:40]}': is not a whole number$"):
+            verbs.parse("measure", ["x", "--top-k", value])
+
 
 VERBS = [name for name in COMMANDS if not hasattr(importlib.import_module(module_of(name)), "main")]
 
 
 @pytest.mark.parametrize("command", VERBS)
-def test_each_option_has_a_help_and_takes_no_fraction_for_a_whole_number(command):
+def test_each_option_has_a_help(command):
     made = verbs.app(command)
+    assert "Needs" in verbs.function_of(command).__doc__ or command in ("runs", "overlap", "build-data", "mine", "prepare")
     for app in (made, *(made[name] for name in made if not name.startswith("-"))):
         for argument in app.assemble_argument_collection(parse_docstring=True):
             assert argument.parameter.help, argument.name
-            assert int not in {argument.hint, *get_args(argument.hint)} or argument.parameter.converter, argument.name

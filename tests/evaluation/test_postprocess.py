@@ -188,8 +188,7 @@ def test_the_evaluation_command_takes_it(tiny_bert, corpus, tmp_path):
     written = json.loads((tmp_path / "scores.json").read_text())["dev"]["spearman"]
     assert written == pytest.approx(by_task(sts.evaluate, embed, tasks)["dev"]["spearman"], abs=0.5)
     for more, message in (
-        (("--postprocess", "whiten", "--postprocess-data", "target"), "--postprocess: no method 'whiten'"),
+        (("--postprocess", "whiten", "--postprocess-data", "target"), '"whiten" for --postprocess'),
         (("--postprocess", "flow"), "--postprocess-data: must be set for flow"),
-        (("--postprocess-data", "target"), "--postprocess-data=target: has no effect without"),
     ):
         refused(call("evaluate", *args, *more), message)

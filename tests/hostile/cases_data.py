@@ -122,7 +122,7 @@ UNTRAINED = {  # a file that does not, and what the error names
     "a carriage return in a cell": ("x.csv", "sent0,sent1\na\rb,c\n", "line 2"),
     "semicolons and an open quote": ("x.csv", 'sent0;sent1\n"a;b\n', "line 2"),
     "a positive that is a number": ("x.jsonl", '{"query": "a", "pos": ["b", 3]}\n', "'pos' holds 3"),
-    "no positives": ("x.jsonl", '{"query": "a", "pos": []}\n', "holds no sentences"),
+    "no positives": ("x.jsonl", '{"query": "a", "pos": []}\n', "holds no pairs"),
 }
 
 

@@ -37,17 +37,15 @@ def write_judge(folder: Path) -> None:
 
 
 OPTIONS: dict[str, tuple[str, str]] = {
-    "no negatives": ("--num-negatives=0", "--num-negatives 0"),
+    "no negatives": ("--num-negatives=0", "for --num-negatives"),
     "more negatives than ranks": ("--num-negatives=5 --range-max=4", "--num-negatives 5"),
     "a range beyond the corpus": ("--range-min=1000", "--range-min 1000"),
     "a margin that is NaN": ("--relative-margin=nan", "--relative-margin"),
     "a score that nothing has": ("--min-score=5", "relax them"),
-    "a seed without a draw": ("--seed=1", "--seed"),
-    "blocks of no rows": ("--block-rows=0", "--block-rows 0"),
+    "blocks of no rows": ("--block-rows=0", "for --block-rows"),
     "a judge that is missing": ("--judge=none-such --max-score=0.9", "none-such"),
     "a judge of a corpus without text": ("--judge=model --max-score=0.9 --corpus=rows.npy", "--judge"),
     "a column that is not there": ("--columns anchor=sent0 positive=answer", "answer"),
-    "LanceDB's refine": ("--refine=5", "refine=5"),
     "more elements than there are": ("--truncate-dim=99", "99"),
     "an output of another kind": ("--output=mined.csv", "--output"),
     "the output is the pairs": ("--pairs=more.jsonl --output=more.jsonl", "more.jsonl"),

@@ -56,10 +56,10 @@ def make_block(
     patient: bool = False,
 ) -> bool:
     """Makes a block's file unless it exists or another process is making it; returns whether it exists now."""
-    with claimed(folder / block.file, patient) as mine:
-        if mine and not is_made(folder, block):
+    with claimed(folder / block.file, patient) as is_free:
+        if is_free and not is_made(folder, block):
             _make(folder, plan, block, encoder, advance)
-        return mine
+        return is_free
 
 
 def _make(
@@ -108,12 +108,12 @@ def quantization_of(folder: Folder, plan: FolderPlan, encoder: RowEncoder) -> Qu
         return None
     path, mark = plan.file(folder, RANGES), fingerprint(plan)
     while (content := read_sealed(path)) is None:
-        with claimed(folder / RANGES, patient=True) as mine:
-            if mine and read_sealed(path) is None:
+        with claimed(folder / RANGES, patient=True) as is_free:
+            if is_free and read_sealed(path) is None:
                 quantization = encoder.quantization(_sentences(plan))
                 assert quantization is not None
                 write_sealed(path, {"plan": mark, **quantization.content()})
-        if not mine:
+        if not is_free:
             time.sleep(LOOK_SECONDS)
     if content.get("plan") != mark:
         raise UserError(f"{path}: belongs to another command; remove it, and run the command again")

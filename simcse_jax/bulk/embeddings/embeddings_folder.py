@@ -63,13 +63,13 @@ def make_plan(
 def count_rows(folder: Folder, plan: FolderPlan, source: int, patient: bool = False) -> bool:
     """Counts a source's rows unless another process has or is doing so; returns whether they are counted now."""
     path = plan.file(folder, _counted(source))
-    with shared_folder.claimed(folder / _counted(source), patient) as mine:
-        if mine and shared_folder.read_sealed(path) is None:
+    with shared_folder.claimed(folder / _counted(source), patient) as is_free:
+        if is_free and shared_folder.read_sealed(path) is None:
             about = plan.key["sources"][source]
             rows, places = SentenceFile(about["name"], about["column"]).count(plan.key["--block-rows"])
             shared_folder.check_unchanged(folder, plan, [about["name"]])
             shared_folder.write_sealed(path, {"plan": fingerprint(plan), "rows": rows, "places": places})
-        return mine
+        return is_free
 
 
 def blocks_of(folder: Folder, plan: FolderPlan) -> list[RowBlock]:
@@ -155,8 +155,8 @@ class Manifest(NamedTuple):
 
 def finish(folder: Folder, plan: FolderPlan, blocks: Sequence[RowBlock]) -> Manifest | None:
     """Writes and returns the manifest; None if another process is writing it."""
-    with shared_folder.claimed(folder / MANIFEST, patient=True) as mine:
-        if not mine:
+    with shared_folder.claimed(folder / MANIFEST, patient=True) as is_free:
+        if not is_free:
             return None
         if read_manifest(folder, plan) is None:
             shared_folder.check_unchanged(folder, plan)

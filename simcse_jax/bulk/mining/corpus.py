@@ -20,7 +20,7 @@ from simcse_jax.index.embedding_files import EmbeddingFiles
 from simcse_jax.index.folder import ABOUT, is_index
 from simcse_jax.index.identity import check_maker
 from simcse_jax.index.index import Index, Result
-from simcse_jax.index.lance import LanceIndex, check_options, is_lance_index
+from simcse_jax.index.lance import LanceIndex, is_lance_index
 from simcse_jax.index.options import SearchOptions
 from simcse_jax.simcse import SimCSE
 from simcse_jax.vectors.quantization import Quantization
@@ -52,11 +52,10 @@ def open_corpus(name: str, model: SimCSE, column: str | None, options: SearchOpt
     Args:
       model: encodes sentences, and gets the index.
       column: of a file of sentences, or the role of a prepared corpus's; None for the usual or the only one.
+      options: of a search; those of another kind of index have no effect.
     """
     numbers, mark = None, ""
     on_disk = is_lance_index(name)
-    in_memory = {"backend": options.get("backend", "jax") != "jax"}
-    check_options(on_disk, options.get("refine"), options.get("nprobes"), **in_memory)
     path = corpus_path(name)
     if on_disk and not is_prepared(path):
         _refuse_column(name, column)
@@ -80,9 +79,11 @@ def open_corpus(name: str, model: SimCSE, column: str | None, options: SearchOpt
     index = model.index
     assert index is not None
     has_text = bool(index.first_sentences(1)) if isinstance(index, LanceIndex) else any(index.sentences)
+    names = ("refine", "nprobes") if isinstance(index, LanceIndex) else ("backend",)
+    of_kind: Any = {name: value for name, value in options.items() if name in names}
 
     def search(queries: np.ndarray, count: int) -> list[list[Result]]:
-        results: Any = model.search(queries, min(count, len(index)), **options)  # a list for each query
+        results: Any = model.search(queries, min(count, len(index)), **of_kind)  # a list for each query
         return results
 
     named = index.numbers if isinstance(index, LanceIndex) else None

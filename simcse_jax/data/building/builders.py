@@ -75,7 +75,6 @@ BUILDERS = {
         paper="275,601 in the file that SimCSE's authors published, of SNLI's and MNLI's training sets",
         rows=_triplets(),
         header=(*PAIR, "hard_neg"),
-        options=("splits", "hypothesis"),
     ),
     "nli_neutral": OF_NLI(
         "data/nli_with_neutral.csv",
@@ -84,7 +83,6 @@ BUILDERS = {
         paper="not given",
         rows=_triplets(neutral=True),
         header=(*PAIR, "hard_neg", "neutral"),
-        options=("splits", "hypothesis"),
     ),
     "nli_anli": OF_NLI(
         "data/nli_anli.csv",
@@ -94,7 +92,6 @@ BUILDERS = {
         paper="not given; ANLI adds 52k entailment pairs, of which it does not say how many have a contradiction",
         rows=_triplets(),
         header=(*PAIR, "hard_neg"),
-        options=("splits", "hypothesis"),
     ),
     "nli_pairs": OF_NLI(
         "data/nli_pairs.csv",
@@ -103,7 +100,6 @@ BUILDERS = {
         paper="942k, 314k of each label, of SNLI's and MNLI's training sets (SimCSE, Table 4)",
         rows=lambda files, options, tally: nli.labelled_pairs(nli.read_pairs(files, tally), tally),
         header=(*PAIR, "label"),
-        options=("splits",),
     ),
     "nli_sentences": OF_NLI(
         "data/nli_sentences.txt",
@@ -111,7 +107,6 @@ BUILDERS = {
         makes="sentences",
         paper="not given",
         rows=lambda files, options, tally: nli.sentences(nli.read_pairs(files, tally), tally),
-        options=("splits",),
     ),
     "qqp": Builder(
         "data/qqp.csv",
@@ -149,7 +144,6 @@ BUILDERS = {
         makes="captions",
         paper="150k, of the 158,915 there are (SimCSE, Table 8, which does not say how they were chosen)",
         rows=_captions,
-        options=("count", "seed"),
         count=150_000,
     ),
     "wiki_sentences": OF_WIKIPEDIA(
@@ -159,13 +153,11 @@ BUILDERS = {
         rows=lambda files, options, tally: wikipedia.sentences(
             files, tally, options.count, options.seed, options.draws
         ),
-        options=("count", "seed", "draws"),
     ),
     "wiki_documents": OF_WIKIPEDIA(
         "data/wiki_documents.txt",
         "whole articles, for next sentences as positives (SimCSE, Table 2)",
         paper="not given; here as many sentences as the other rows of the table have",
         rows=lambda files, options, tally: wikipedia.documents(files, tally, options.count, options.seed),
-        options=("count", "seed"),
     ),
 }

@@ -51,11 +51,11 @@ def local_copy(folder: Folder, cache: str, shown: bool = True, texts: bool = Fal
         raise UserError(f"{where}: {free / 2**30:.1f} GiB are free, but {folder} needs {needed / 2**30:.1f} GiB there")
     _copy_all(folder, target, files, missing, shown)
     while not is_prepared(target):
-        with shared_folder.claimed(target / NAME) as mine:
-            if mine and not is_prepared(target):
+        with shared_folder.claimed(target / NAME) as is_free:
+            if is_free and not is_prepared(target):
                 write_manifest(target, manifest)
                 shared_folder.remove_leftovers(target)
-        if not mine:  # another process of this host is writing it
+        if not is_free:  # another process of this host is writing it
             time.sleep(LOOK_SECONDS / 10)
     return target
 
@@ -82,8 +82,8 @@ def _copy_all(folder: Folder, target: Path, files: Sequence[File], missing: Sequ
 def _copy(folder: Folder, target: Path, file: File, stop: threading.Event) -> bool:
     """Copies a file unless another process does or `stop` is set; returns whether it did."""
     path, source = target / file.name, folder / file.name
-    with shared_folder.claimed(path) as mine:
-        if not mine or is_whole(target, [file]):
+    with shared_folder.claimed(path) as is_free:
+        if not is_free or is_whole(target, [file]):
             return False
         # Of a killed copy, whose space is needed, but not of the shard's text, whose name goes on with a t.
         for unfinished in target.glob(f".{file.name}.[!t]*tmp"):

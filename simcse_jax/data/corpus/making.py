@@ -71,8 +71,8 @@ class _Maker:
                 name = shard_name(source, block)
                 facts = self._facts_if_whole(name) if f"{name}.json" in files else None
                 if facts is None:
-                    with shared_folder.claimed(self._folder / name, patient) as mine:
-                        if mine:
+                    with shared_folder.claimed(self._folder / name, patient) as is_free:
+                        if is_free:
                             facts = self._facts_if_whole(name)  # another process may just have written it
                             if facts is None:
                                 facts = self._make(name, source, block, rows)
@@ -183,8 +183,8 @@ def shard_of(facts: Mapping[str, Any]) -> Shard:
 
 def _finish(folder: Folder, plan: FolderPlan) -> Manifest | None:
     """Writes the manifest of all shards."""
-    with shared_folder.claimed(folder / NAME, patient=True) as mine:
-        if not mine:
+    with shared_folder.claimed(folder / NAME, patient=True) as is_free:
+        if not is_free:
             return None
         if not is_prepared(folder):
             shared_folder.check_unchanged(folder, plan)

@@ -63,8 +63,8 @@ def enter(folder: Folder, plan: FolderPlan, whose: str, check: Callable[[], obje
     if read_sealed(plan.file(folder)) is None:
         check()
     for attempt in itertools.count():
-        with claimed(folder / PLAN, patient=attempt > ATTEMPTS) as mine:
-            if mine:
+        with claimed(folder / PLAN, patient=attempt > ATTEMPTS) as is_free:
+            if is_free:
                 before = read_sealed(plan.file(folder))
                 if before is None:
                     check_own(folder, plan.dot)
