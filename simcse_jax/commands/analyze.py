@@ -142,8 +142,8 @@ def analyze_models(
     }
     for pair in models.pairs:
         tokens.check_same_tokens({models.names[label]: surveys[label] for label in pair})
-    for (one, _), (other, _) in itertools.combinations(models.pairs, 2):
-        tokens.check_in_common(surveys[one], surveys[other])
+    for (first, _), (other, _) in itertools.combinations(models.pairs, 2):
+        tokens.check_in_common(surveys[first], surveys[other])
     measured = {}
     with printing(True) as say:
         say(report.data_lines(data.name, surveys, max_length))

@@ -107,12 +107,12 @@ def aot(
     }
     width = columns or guess_columns(data)
     dtype = recipe.train.dtype
-    what = "encoding" if encode else f"{width} column(s) of data{'' if columns else ' assumed'}"
+    work = "encoding" if encode else f"{width} column(s) of data{'' if columns else ' assumed'}"
     precision = "highest" if encode else recipe.train.matmul_precision  # models are never used at a lower one
     with printing(path is not None) as say:
         say(
             f"{recipe.model.init_from}, {encoder.num_layers} layers, {dtype} at precision {precision}; "
-            f"{what}, {max_length} tokens{'' if fill == 1 else f', {fill:.0%} of the places filled'}"
+            f"{work}, {max_length} tokens{'' if fill == 1 else f', {fill:.0%} of the places filled'}"
         )
         reports = []
         for name in names:

@@ -20,7 +20,9 @@ from simcse_jax.errors import UserError, no_such, why
 from simcse_jax.host.outputs import output_file
 from simcse_jax.host.storage import replacing_file
 
-FILES = "\n".join(f"- {name}: {each.about}; {each.output}, from {each.sources}." for name, each in BUILDERS.items())
+FILES = "\n".join(
+    f"- {name}: {builder.about}; {builder.output}, from {builder.sources}." for name, builder in BUILDERS.items()
+)
 
 
 @verb
@@ -61,7 +63,7 @@ def build_data(
     options = BuildOptions(tuple(split), hypothesis, draw, builder.count if count is None else count, seed)
     files = resolve(source, builder.files, split)
     output = output or builder.output
-    inputs = {f"--source {each}": each for each in [*source, *files]}
+    inputs = {f"--source {source_file}": source_file for source_file in [*source, *files]}
     path = output_file(output, inputs, kinds=(Path(builder.output).suffix,), streamed=False)
     tally = Tally(builder.unit)
     written = write(path, builder, builder.rows(files, options, tally), source)

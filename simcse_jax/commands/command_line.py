@@ -117,13 +117,13 @@ def warnings_in_a_line() -> Iterator[None]:
 
     def show(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
         if not issubclass(category, UserWarning):
-            others(message, category, *place, **more)
+            show_before(message, category, *place, **more)
         elif str(message) not in printed:
             printed.add(str(message))
             print(f"warning: {message}", file=sys.stderr, flush=True)
 
     with warnings.catch_warnings():
-        others, warnings.showwarning = warnings.showwarning, show
+        show_before, warnings.showwarning = warnings.showwarning, show
         warnings.simplefilter("always", UserWarning)
         yield
 
@@ -203,7 +203,7 @@ def _run(main: Callable[[], None]) -> Any:
 
 
 def _wrong(text: str, listed: Sequence[str] = ()) -> int:
-    streams.say("\n".join([f"error: {_in_a_line(text)}", *(f"  {_in_a_line(each)}" for each in listed)]))
+    streams.say("\n".join([f"error: {_in_a_line(text)}", *(f"  {_in_a_line(line)}" for line in listed)]))
     return WRONG
 
 
@@ -222,12 +222,12 @@ def _unexpected(error: BaseException) -> int:
     name = report.write(text)
     if name is None:
         streams.say(text)
-    what = f"{type(error).__name__}: {reason(error)}"
+    problem = f"{type(error).__name__}: {reason(error)}"
     if report.out_of_memory(error):
-        what = f"not enough memory; smaller batches, shorter sentences or a smaller model need less ({what})"
+        problem = f"not enough memory; smaller batches, shorter sentences or a smaller model need less ({problem})"
     else:
-        what = f"simcse_jax did not expect this: {what}"
-    streams.say(f"error: {what}; the full report is {f'in {name}' if name else 'above'}")
+        problem = f"simcse_jax did not expect this: {problem}"
+    streams.say(f"error: {problem}; the full report is {f'in {name}' if name else 'above'}")
     return UNEXPECTED
 
 
@@ -249,7 +249,7 @@ def this_command() -> str:
     """The command that started this process, to be given again."""
     arguments = sys.orig_argv
     if len(arguments) > 1 and os.path.basename(arguments[1]) == SCRIPT:  # a script of the interpreter's
-        found = shutil.which(SCRIPT)
-        if found and os.path.realpath(found) == os.path.realpath(arguments[1]):
+        script = shutil.which(SCRIPT)
+        if script and os.path.realpath(script) == os.path.realpath(arguments[1]):
             arguments = [SCRIPT, *arguments[2:]]
     return shlex.join(arguments)

@@ -285,9 +285,13 @@ def say_build(output: str, options: "EncodingOptions", maker: dict[str, Any] | N
     if output.endswith(".npy"):  # other files name the model themselves
         if options.num_layers or options.prompt is not None or options.prompt_name is not None:
             return  # which `search build` cannot be given
-        given = {"--model": options.model, "--pooler": options.pooler, "--truncate-dim": options.truncate_dim}
-        given |= {"--dtype": options.dtype} if options.dtype != "float32" else {}
-        model = [text for option, value in given.items() if value for text in (option, str(value))]
+        options_of_model = {
+            "--model": options.model,
+            "--pooler": options.pooler,
+            "--truncate-dim": options.truncate_dim,
+        }
+        options_of_model |= {"--dtype": options.dtype} if options.dtype != "float32" else {}
+        model = [text for option, value in options_of_model.items() if value for text in (option, str(value))]
     name = f"{output.removesuffix('.npy').removesuffix('.parquet')}.lance"
     say_next("search", "build", "--embeddings", output, "--output", name, *model)
 
@@ -347,9 +351,9 @@ def encode_file(
     else:
         small = encoder.quantization(sentences.read())
     embeddings.quantization = None if small is None else small.content()
-    left, clipped = itertools.islice(sentences.read(first + embeddings.done), end - first - embeddings.done), Clipped()
+    rest, clipped = itertools.islice(sentences.read(first + embeddings.done), end - first - embeddings.done), Clipped()
     with Progress(end - first, done=embeddings.done) as bar:
-        while part := list(itertools.islice(left, min(save_every, end - first))):
+        while part := list(itertools.islice(rest, min(save_every, end - first))):
             encoded = encoder.encode(part, bar.advance)
             rows = encoded.embeddings if small is None else small.encode(encoded.embeddings, clipped)
             embeddings.append(rows, encoded.cut)

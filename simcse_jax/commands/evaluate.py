@@ -317,15 +317,15 @@ def say_missing(data: str, tasks: list[str], why: str) -> None:
         print(f"{data}: {', '.join(tasks)} {why}; left out, so no average is given", flush=True)
 
 
-def choose(option: str, names: Sequence[str], known: Collection[str], what: str) -> list[str]:
+def choose(option: str, names: Sequence[str], choices: Collection[str], kind: str) -> list[str]:
     """The names of an option, each once.
 
     Raises:
       UserError: when one is not known.
     """
     for name in names:
-        if name not in known:
-            raise no_such(option, what, name, known)
+        if name not in choices:
+            raise no_such(option, kind, name, choices)
     return list(dict.fromkeys(names))
 
 
@@ -346,9 +346,9 @@ def read_tasks(names: Sequence[str]) -> Tasks:
         else:
             thing = "FOLDER: name a folder" if prefix == RETRIEVAL else "NAME: name a task of mteb"
             raise UserError(f"--tasks {prefix}:{thing}")
-    known = (*TASKS, *TRANSFER, *SETS, f"{RETRIEVAL}:FOLDER", f"{MTEB}:NAME")
+    choices = (*TASKS, *TRANSFER, *SETS, f"{RETRIEVAL}:FOLDER", f"{MTEB}:NAME")
     if not names:
-        raise UserError(f"--tasks is empty; the names are {', '.join(known)}")
-    every = [task for name in choose("--tasks", plain, known, "task") for task in SETS.get(name, (name,))]
-    kinds = ([task for task in dict.fromkeys(every) if task in tasks] for tasks in (TASKS, TRANSFER))
+        raise UserError(f"--tasks is empty; the names are {', '.join(choices)}")
+    chosen = [task for name in choose("--tasks", plain, choices, "task") for task in SETS.get(name, (name,))]
+    kinds = ([task for task in dict.fromkeys(chosen) if task in tasks] for tasks in (TASKS, TRANSFER))
     return Tasks(*kinds, *after_prefix.values())

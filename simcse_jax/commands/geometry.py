@@ -281,7 +281,9 @@ def draw_records(runs: Mapping[str, str], say: Say) -> Result:
             say(f"{label}: alignment and uniformity at {len(places[label])} steps")
         if flattened := [records.spectra[name] for name in names if name in records.spectra]:
             spectra[label] = spectrum.mean_of(flattened)
-            facts[label]["spectrum"] = [{"step": step, **one.rounded()} for step, one in spectra[label].items()]
+            facts[label]["spectrum"] = [
+                {"step": step, **spectrum.rounded()} for step, spectrum in spectra[label].items()
+            ]
     title = f"{records.measured_on} (recorded)"
     drawn = draw_spectra(spectra, title)
     if places:

@@ -179,9 +179,9 @@ def mine_blocks(
 
     if mined.done:
         print(f"{mined.output}: resuming after row {mined.done:,} of {rows:,}", flush=True)
-    left = pairs.read(mined.done)
+    rest = pairs.read(mined.done)
     with Progress(rows, done=mined.done) as bar:
-        while block := list(itertools.islice(left, block_rows)):
+        while block := list(itertools.islice(rest, block_rows)):
             present = [pair for pair in block if pair is not None]
             records, left_out = miner.mine(present) if present else ([], Counter())
             kept = [record for record in records if len(record["negative_rows"]) >= at_least]

@@ -206,8 +206,8 @@ def report(manifest: "Manifest", output: str) -> None:
     most = [manifest.lengths[min(column, 1)] for column in range(len(columns))]
     if full := sum(counts[length] for counts, length in zip(columns, most, strict=True)):
         kept = " or ".join(str(length) for length in dict.fromkeys(most))
-        what = "anchors" if mixed else "sentences"
-        print(f"{full:,} {what} have all {kept} tokens that are kept: longer ones were cut")
+        kind = "anchors" if mixed else "sentences"
+        print(f"{full:,} {kind} have all {kept} tokens that are kept: longer ones were cut")
     if left_out:
         print("left out: " + ", ".join(f"{count:,} {why} rows" for why, count in sorted(left_out.items())))
     print(f"{manifest.rows:,} rows, {tokens:,} tokens, {size:,} bytes in {len(manifest.shards)} shards: {output}")

@@ -150,7 +150,9 @@ def search(
         models.append(SimCSE(compare, pooler=compare_pooler, **shared))
         check(models[1].similarity_fn_name)
         prepare(models[1], sentences, compare_index, kept)
-    titles = [f"{one.name}, pooler {one.pooler}{' with head' if one.use_head else ''}" for one in models]
+    titles = [
+        f"{encoder.name}, pooler {encoder.pooler}{' with head' if encoder.use_head else ''}" for encoder in models
+    ]
     by = "" if compare else f", {titles[0]}"
     by += f", reranked by {judge.name}" if judge else ""
     assert models[0].index is not None
@@ -291,12 +293,12 @@ def _left(model: "SimCSE", sentences: list[str] | None, folder: str) -> list[str
     model.load_index(folder)
     if sentences is None:
         return []
-    known = _in_memory(model).sentences
-    if sentences[: len(known)] != known:
-        row = next((row for row, pair in enumerate(zip(known, sentences, strict=False)) if len(set(pair)) > 1), None)
-        where = f"row {row} differs" if row is not None else f"it has {len(known)}, {len(sentences)} were given"
+    stored = _in_memory(model).sentences
+    if sentences[: len(stored)] != stored:
+        row = next((row for row, pair in enumerate(zip(stored, sentences, strict=False)) if len(set(pair)) > 1), None)
+        where = f"row {row} differs" if row is not None else f"it has {len(stored)}, {len(sentences)} were given"
         raise UserError(f"{folder}: an index of other sentences ({where}); remove it or choose another folder")
-    return sentences[len(known) :]
+    return sentences[len(stored) :]
 
 
 def _in_memory(model: "SimCSE") -> "Index":

@@ -59,7 +59,7 @@ def run(argv: Sequence[str]) -> Path:
     Raises:
       UserError: for any mistake; also when a run has failed, after the table of the others is written.
     """
-    given = argv
+    command_argv = argv
     from simcse_jax.config.flags import parse, split_config, split_option
     from simcse_jax.config.sections import Section
     from simcse_jax.training.sweeps.over import OPTION, make_sweep, name_columns, rows_over
@@ -85,13 +85,13 @@ def run(argv: Sequence[str]) -> Path:
     runs = runner.all_runs(variants, sweep, folder)
     file, _, argument = path.partition(":")
     name = "_".join([Path(file).stem, argument]) if argument else Path(file).stem
-    for _, each in variants:
+    for _, row_config in variants:
         files = [f"{name}.{kind}" for kind in ("md", "csv", "png", "svg")]
-        output_folder(workdir, sources(each), files=files, option="--workdir", utf8=True)
+        output_folder(workdir, sources(row_config), files=files, option="--workdir", utf8=True)
     with held(folder), warnings_in_a_line():
         runner.check_same_data(runs)
         problems = runner.run_all(runs) if sweep.run else runner.report_finished(runs, folder)
-        command = shlex.join(["simcse-jax", "sweep", *given])
+        command = shlex.join(["simcse-jax", "sweep", *command_argv])
         command = command.encode(errors="backslashreplace").decode()  # a folder's name need not be UTF-8
         runner.check_same_data(runs)  # the new ones too
         by_run, every_absent, measures = scores.read_scores(runs)

@@ -20,8 +20,8 @@ def train(argv: Sequence[str]) -> None:
         from simcse_jax.config.flags import parse_run
 
     is_dry = DRY in argv
-    given, workdir, profile = parse_run([arg for arg in argv if arg != DRY], needs_workdir=not is_dry)
-    config = validate(given)
+    fields, workdir, profile = parse_run([arg for arg in argv if arg != DRY], needs_workdir=not is_dry)
+    config = validate(fields)
     with importing():
         from simcse_jax.host.outputs import output_folder
         from simcse_jax.host.storage import is_remote

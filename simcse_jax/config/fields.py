@@ -416,14 +416,14 @@ def fields_of(config: Config) -> Mapping[str, Field]:
     objectives = config.get("objective", {})
     if not is_section(objectives):  # the checks refuse it
         return FIELDS
-    others = [name for name in objectives if name not in BUILT_IN and is_section(objectives[name])]
-    check_known(others)
-    return FIELDS | fields_of_objectives(OBJECTIVES[name] for name in others)
+    user_objectives = [name for name in objectives if name not in BUILT_IN and is_section(objectives[name])]
+    check_known(user_objectives)
+    return FIELDS | fields_of_objectives(OBJECTIVES[name] for name in user_objectives)
 
 
 def numbers_of_step(fields: Mapping[str, Field] = FIELDS) -> tuple[str, ...]:
     """The names of the fields that the compiled step takes as numbers: runs that differ in them share a compilation."""
-    return tuple(name for name, one in fields.items() if one.of_step)
+    return tuple(name for name, declared in fields.items() if declared.of_step)
 
 
 def default_config(*objectives: type[Objective] | str) -> config_dict.ConfigDict:
@@ -431,20 +431,20 @@ def default_config(*objectives: type[Objective] | str) -> config_dict.ConfigDict
 
     `*objectives`: from outside: classes, or names of entry points of other packages (docs/background/architecture.md).
     """
-    return defaults_of(FIELDS | fields_of_objectives([add(one) for one in objectives]))
+    return defaults_of(FIELDS | fields_of_objectives([add(objective) for objective in objectives]))
 
 
 def defaults_of(fields: Mapping[str, Field]) -> config_dict.ConfigDict:
     """A config with the fields' defaults, nested by their dotted names."""
     config = config_dict.ConfigDict()
-    for name, one in fields.items():
+    for name, declared in fields.items():
         *path, last = name.split(".")
         section = config
         for part in path:
             if part not in section:
                 section[part] = config_dict.ConfigDict()
             section = section[part]
-        section[last] = one.default
+        section[last] = declared.default
     return config
 
 

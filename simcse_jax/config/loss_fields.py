@@ -30,17 +30,20 @@ def _objectives(teacher: bool) -> list[Objective]:
 
 
 def _sections(objectives: Iterable[Objective]) -> dict[str, str]:
-    return {f"objective.{one.name}": one.about for one in objectives}
+    return {f"objective.{objective.name}": objective.about for objective in objectives}
 
 
 def fields_of_objectives(objectives: Iterable[Objective]) -> dict[str, Field]:
     """The fields of objectives, by dotted names; all but the weight have an effect only if it is not 0."""
 
-    def while_on(objective: str, own: Field) -> Field:
-        return replace(own, only=lambda config: config.objective[objective].weight and own.has_effect(config))
+    def while_on(objective: str, field: Field) -> Field:
+        return replace(field, only=lambda config: config.objective[objective].weight and field.has_effect(config))
 
-    named = [(one.name, name, own) for one in objectives for name, own in one.fields.items()]
-    return {f"objective.{one}.{name}": own if name == "weight" else while_on(one, own) for one, name, own in named}
+    named = [(objective.name, name, field) for objective in objectives for name, field in objective.fields.items()]
+    return {
+        f"objective.{objective}.{name}": field if name == "weight" else while_on(objective, field)
+        for objective, name, field in named
+    }
 
 
 LOSS_SECTIONS = {
@@ -301,7 +304,7 @@ def check_teacher(config: Config) -> None:
     names = [objective.name for objective in needing(config.objective, "teacher")]
     if not names:
         return
-    needed = [one.name for one in needing(config.objective, "teacher") if one.teacher != SCORES]
+    needed = [objective.name for objective in needing(config.objective, "teacher") if objective.teacher != SCORES]
     if needed and not config.teacher.model:
         raise UserError(f"config.teacher.model: must be set for objective.{needed[0]}: a model")
     if config.data.mixed:
@@ -309,7 +312,7 @@ def check_teacher(config: Config) -> None:
             f"config.data.mixed: objective.{names[0]} reads all sentences of every example, and some sources lack one; "
             "set it to False, or the objective's weight to 0.0"
         )
-    for name in (one.name for one in needing(config.objective, "teacher") if one.teacher == ELEMENTS):
+    for name in (objective.name for objective in needing(config.objective, "teacher") if objective.teacher == ELEMENTS):
         check_kept(config, f"config.objective.{name}.weight", "the trained embedding is the teacher's")
         if config.teacher.second:
             raise UserError(

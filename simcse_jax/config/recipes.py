@@ -39,10 +39,10 @@ def find(name: str) -> Path:
     for local in (local_path(name), local_path(f"{name}.py")):
         if local.is_file():
             return local
-    recipe, known = name.removeprefix("configs/").removesuffix(".py").replace("-", "_"), names()
-    if recipe in known:
+    recipe, recipes = name.removeprefix("configs/").removesuffix(".py").replace("-", "_"), names()
+    if recipe in recipes:
         return FOLDER / f"{recipe}.py"
-    hint = f"; the nearest recipe is {nearest(recipe, known)}, all are {', '.join(known)}" if known else ""
+    hint = f"; the nearest recipe is {nearest(recipe, recipes)}, all are {', '.join(recipes)}" if recipes else ""
     raise UserError(f"--config {name}: no such config file or recipe{hint}")
 
 
@@ -61,11 +61,11 @@ def let_import() -> None:
 
 
 class NoSuchVariant(UserError):
-    """A config has no variant of this name; `known` lists those that it has."""
+    """A config has no variant of this name; `variants` are those that it has."""
 
-    def __init__(self, variant: str, known: Iterable[str]):
-        self.known = tuple(known)
-        super().__init__(f"no variant {variant!r} of this config; it has {', '.join(self.known)}")
+    def __init__(self, variant: str, variants: Iterable[str]):
+        self.variants = tuple(variants)
+        super().__init__(f"no variant {variant!r} of this config; it has {', '.join(self.variants)}")
 
 
 def choose_variant(variant: str, variants: Mapping[str, Any]) -> Any:
@@ -124,7 +124,7 @@ def variants_of(module: ModuleType) -> tuple[str, ...]:
     try:
         module.get_config("?")
     except NoSuchVariant as error:
-        return (default, *(name for name in error.known if name != default))
+        return (default, *(name for name in error.variants if name != default))
     return ()
 
 

@@ -91,22 +91,22 @@ def read_prompts(config: Config) -> list[list[str]]:
 
 
 def _split(field: str, text: str, sources: Sequence[str]) -> list[str]:
-    found = [text]
+    prompts = [text]
     if len(sources) == 1 and not text.startswith('"'):  # whatever it has in it
         return [text]
     if "," in text or '"' in text:
         try:
-            found = next(csv.reader([text], strict=True))
+            prompts = next(csv.reader([text], strict=True))
         except csv.Error as error:
             raise UserError(
                 f"{field}={text!r:.100}: not a list of prompts: {error}; put a prompt with a comma in double quotes"
             ) from None
-    if len(found) not in (1, len(sources)):
+    if len(prompts) not in (1, len(sources)):
         raise UserError(
-            f"{field}={text!r:.100}: {len(found)} prompts, but data.train names {len(sources)} source(s); give one for "
-            "all or one for each, and put a prompt with a comma in double quotes"
+            f"{field}={text!r:.100}: {len(prompts)} prompts, but data.train names {len(sources)} source(s); give one "
+            "for all or one for each, and put a prompt with a comma in double quotes"
         )
-    return found * (len(sources) if len(found) == 1 else 1)
+    return prompts * (len(sources) if len(prompts) == 1 else 1)
 
 
 def check_sources(config: Config) -> None:
@@ -125,7 +125,7 @@ def check_sources(config: Config) -> None:
         "data.no_duplicates": data.no_duplicates,
         **{f"data.prompts.{role}": len(set(texts)) > 1 for role, texts in zip(ROLES, prompts, strict=False)},
     }
-    name = next((name for name, given in by_source.items() if given and data.positives == SPANS), None)
+    name = next((name for name, values in by_source.items() if values and data.positives == SPANS), None)
     if name is not None:
         raise UserError(f"config.{name}: spans are drawn from all documents together; leave it as it is by default")
     maker = pairing_of(config.objective)

@@ -71,8 +71,8 @@ def by_rows(function: Callable[..., jax.Array], sharding: NamedSharding | None) 
     def of_all(params: Any, *arrays: jax.Array) -> jax.Array:
         specs = (P(), *[sharding.spec] * len(arrays))
         # Nothing is summed over the devices, so there is nothing to check.
-        own = jax.shard_map(function, mesh=sharding.mesh, in_specs=specs, out_specs=sharding.spec, check_vma=False)
-        return own(params, *arrays)
+        sharded = jax.shard_map(function, mesh=sharding.mesh, in_specs=specs, out_specs=sharding.spec, check_vma=False)
+        return sharded(params, *arrays)
 
     return jax.jit(of_all, out_shardings=sharding)
 
@@ -129,7 +129,7 @@ class Way(NamedTuple):
     def share(self, axis: int) -> float:
         """The share of an array that each chip sends along this axis when it is summed, or gathered backwards."""
         before = self.order[: self.order.index(axis)]
-        return (1 - 1 / self.sides[axis]) / math.prod(self.sides[each] for each in before)
+        return (1 - 1 / self.sides[axis]) / math.prod(self.sides[other] for other in before)
 
 
 def sides(devices: Sequence[jax.Device]) -> tuple[int, ...]:
@@ -152,11 +152,11 @@ def ways(sizes: Mapping[str, int], mesh: Mesh) -> dict[str, Way]:
 
     Small arrays go to all chips at once, which XLA does for many of them together.
     """
-    found = (mesh.shape[AXIS],) if COPIES in mesh.axis_names else sides(list(mesh.devices.flat))
-    starts = range(len(found))
-    choices = [Way(found, tuple((start + step) % len(found) for step in starts)) for start in starts]
+    lengths = (mesh.shape[AXIS],) if COPIES in mesh.axis_names else sides(list(mesh.devices.flat))
+    starts = range(len(lengths))
+    choices = [Way(lengths, tuple((start + step) % len(lengths) for step in starts)) for start in starts]
     chosen = dict.fromkeys(sizes, Way((mesh.shape[AXIS],), (0,)))
-    sent = [0.0] * len(found)
+    sent = [0.0] * len(lengths)
     for name in sorted((name for name in sizes if sizes[name] >= SMALL), key=lambda name: (-sizes[name], name)):
         loads = [[load + sizes[name] * way.share(axis) for axis, load in enumerate(sent)] for way in choices]
         sent = min(loads, key=max)

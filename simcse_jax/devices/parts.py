@@ -76,8 +76,8 @@ def spread(part: Float[Array, "..."], split: P, mesh: Mesh) -> Float[Array, "...
     Cast once, before all that reads it. Otherwise JAX casts at every use, and sums the gradient over the devices each
     time (with chunks, in every iteration of the scan).
     """
-    others = tuple(axis for axis in mesh.axis_names if axis not in split)
-    return jax.lax.pcast(part, others, to="varying") if others else part
+    unsplit = tuple(axis for axis in mesh.axis_names if axis not in split)
+    return jax.lax.pcast(part, unsplit, to="varying") if unsplit else part
 
 
 def gather(part: Float[Array, "..."], split: P, dtype: jnp.dtype, way: Way) -> Float[Array, "..."]:
@@ -165,5 +165,5 @@ def rows_of(part: Float[Array, "..."], split: P, numbers: Int[Array, " N"]) -> F
         return jax.lax.all_to_all(jnp.take(part, everywhere, axis=0), AXIS, split_axis=0, concat_axis=1, tiled=True)
     place = everywhere - jax.lax.axis_index(AXIS) * len(part)
     outside = (place < 0) | (place >= len(part))
-    own = jnp.take(part, jnp.where(outside, len(part), place), axis=0, mode="fill", fill_value=0)
-    return jax.lax.psum_scatter(own, AXIS, scatter_dimension=0, tiled=True)
+    summands = jnp.take(part, jnp.where(outside, len(part), place), axis=0, mode="fill", fill_value=0)
+    return jax.lax.psum_scatter(summands, AXIS, scatter_dimension=0, tiled=True)

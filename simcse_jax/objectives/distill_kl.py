@@ -56,8 +56,10 @@ class DistillKL(declarations.DistillKL):
     ) -> Float[Array, ""]:
         """The mean of `distill_kl` over the batch."""
         student, teacher, present = taught_scores(embedded, similarity)
-        own = jnp.where(teacher_temperature > 0, teacher_temperature, temperature)
-        losses = distill_kl(student, teacher, temperature=temperature, teacher_temperature=own, present=present)
+        target_temperature = jnp.where(teacher_temperature > 0, teacher_temperature, temperature)
+        losses = distill_kl(
+            student, teacher, temperature=temperature, teacher_temperature=target_temperature, present=present
+        )
         return embedded.mean(losses)
 
 

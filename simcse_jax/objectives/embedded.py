@@ -80,15 +80,15 @@ class Embedded:
         """
         present = texts = anchors = pairs = None
         if self.present is not None and any(name in self.views for name in {*names} - {*pair}):
-            there = {name: jnp.ones_like(rows) if name in pair else rows for name, rows in self.present.items()}
-            present = self.gather(self.stacked(*names, of=there))
+            presence = {name: jnp.ones_like(rows) if name in pair else rows for name, rows in self.present.items()}
+            present = self.gather(self.stacked(*names, of=presence))
         if self.texts is not None:
             of_positive = {name: jnp.full_like(rows, NO_ANCHOR) for name, rows in self.texts.items()}
             of_positive[pair[1]] = jnp.asarray(self.texts[pair[0]])
             texts, anchors = (self.gather(self.stacked(*names, of=of)) for of in (self.texts, of_positive))
             pairs = jnp.stack([self.texts[name] for name in pair], axis=1)
-        found = Candidates(present, texts, anchors, pairs)
-        return None if present is texts is None else found
+        candidates = Candidates(present, texts, anchors, pairs)
+        return None if present is texts is None else candidates
 
     def truncated(self, size: int) -> "Embedded":
         """The same with the first elements of each embedding alone."""

@@ -72,12 +72,12 @@ class Objective:
 
     checked: tuple[str, ...] = ()  # the fields of other sections that `check` looks at
 
-    def check(self, fields: Any, others: Mapping[str, Any], active: "Sequence[Objective]") -> None:
+    def check(self, fields: Any, values: Mapping[str, Any], active: "Sequence[Objective]") -> None:
         """Refuses other fields that do not go together with it, before anything is read.
 
         Args:
           fields: `config.objective.NAME` of a run that trains it.
-          others: the values of `checked`.
+          values: the values of `checked`.
           active: all objectives that the run trains.
 
         Raises:

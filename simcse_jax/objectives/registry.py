@@ -20,7 +20,7 @@ OBJECTIVES: dict[str, Objective] = {kind.name: kind() for kind in DECLARATIONS} 
 BUILT_IN = frozenset(OBJECTIVES)
 
 
-def add(given: Any) -> Objective:
+def add(definition: Any) -> Objective:
     """An objective from outside: a class of a config file, or the name of an entry point of a package.
 
     The same class of a file that was read again with the same content is the same objective, so that both configs
@@ -30,14 +30,16 @@ def add(given: Any) -> Objective:
       UserError: when there is no such entry point, it cannot be loaded, or the class lacks a part or has the name of
         one of the package's own.
     """
-    kind = _loaded(given) if isinstance(given, str) else given
+    kind = _loaded(definition) if isinstance(definition, str) else definition
     if not (isinstance(kind, type) and issubclass(kind, Objective)):
-        raise UserError(f"objective {given!r:.60}: is not a subclass of simcse_jax.objectives.objective.Objective")
+        raise UserError(f"objective {definition!r:.60}: is not a subclass of simcse_jax.objectives.objective.Objective")
     name, fields = getattr(kind, "name", ""), kind.fields
     if not (isinstance(name, str) and name.isidentifier()):
         raise UserError(f"objective {kind.__qualname__}: its `name` must be letters, digits and underscores")
-    if isinstance(given, str) and given != name:
-        raise UserError(f"objective {given}: the class of this entry point has the name {name}; give both one name")
+    if isinstance(definition, str) and definition != name:
+        raise UserError(
+            f"objective {definition}: the class of this entry point has the name {name}; give both one name"
+        )
     if name in BUILT_IN:
         raise UserError(f"objective {name}: this is the name of one of the package's own; choose another")
     if "weight" not in fields:
@@ -98,14 +100,16 @@ def with_loss(objective: Objective) -> Objective:
     """The objective with what it computes, for which JAX is imported: that of its file; one from outside has it."""
     if objective.name not in BUILT_IN:
         return objective
-    found: Objective = importlib.import_module(f"simcse_jax.objectives.{objective.name}").OBJECTIVE
-    return found
+    loaded: Objective = importlib.import_module(f"simcse_jax.objectives.{objective.name}").OBJECTIVE
+    return loaded
 
 
 def pairing_of(fields: Any) -> tuple[str, Pairing] | None:
     """The trained objective that makes its own pairs, and how; None: rows are pairs. `fields` as for `trained`."""
-    makers = ((name, one) for name, one in trained(fields).items() if isinstance(one, PairingObjective))
-    return next(((name, one.pairing(fields[name])) for name, one in makers), None)
+    makers = (
+        (name, objective) for name, objective in trained(fields).items() if isinstance(objective, PairingObjective)
+    )
+    return next(((name, objective.pairing(fields[name])) for name, objective in makers), None)
 
 
 def temperature_of(fields: Any) -> float | None:
@@ -114,8 +118,8 @@ def temperature_of(fields: Any) -> float | None:
     Args:
       fields: as for `trained`.
     """
-    contrasts = (fields[name] for name, one in trained(fields).items() if one.contrasts)
-    return next((own["temperature"] for own in contrasts if "temperature" in own), None)
+    contrasts = (fields[name] for name, objective in trained(fields).items() if objective.contrasts)
+    return next((section["temperature"] for section in contrasts if "temperature" in section), None)
 
 
 def needing(fields: Any, need: str) -> list[Objective]:

@@ -72,6 +72,6 @@ class Tokens:
         parts = jnp.where(counted, losses, 0.0), counted
         sums, counts = (jnp.sum(part, axis=1).reshape(len(columns), -1) for part in parts)  # (P, B)
         if "present" in self.rows.batch:
-            there = jnp.asarray(self.rows.batch["present"]).T[jnp.array(columns)]
-            sums, counts = jnp.where(there, sums, 0.0), jnp.where(there, counts, 0)
+            is_present = jnp.asarray(self.rows.batch["present"]).T[jnp.array(columns)]
+            sums, counts = jnp.where(is_present, sums, 0.0), jnp.where(is_present, counts, 0)
         return jnp.sum(sums, axis=0), jnp.sum(counts, axis=0)

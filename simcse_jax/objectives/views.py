@@ -79,14 +79,14 @@ class View(NamedTuple):
     change: str | Change = "none"
     changed: int = 0  # the number of its change, the same under all of its masks
     rate: str = RATE
-    others: tuple[int, ...] = ()  # further columns, whose embeddings are averaged with that of `column`
+    further_columns: tuple[int, ...] = ()  # further columns, whose embeddings are averaged with that of `column`
     length: int = 0  # the places of a sentence; 0: all that the batch has
     removed: Template | None = None  # around the sentence; what it alone is embedded as is taken away
 
     @property
     def columns(self) -> tuple[int, ...]:
         """All of its columns."""
-        return (self.column, *self.others)
+        return (self.column, *self.further_columns)
 
     @property
     def draws(self) -> list[Draw]:
@@ -154,7 +154,7 @@ class Plan(NamedTuple):
         template, change = inputs.template, (inputs.anchor_change, inputs.positive_change, "none")[min(member, 2)]
         if inputs.positive_template and member > 0:
             template, change = inputs.positive_template, inputs.positive_change
-        others = tuple(range(2, 1 + self.positives)) if member == 1 else ()
+        further_columns = tuple(range(2, 1 + self.positives)) if member == 1 else ()
         return View(
             column,
             masks,
@@ -162,8 +162,8 @@ class Plan(NamedTuple):
             tower=int(self.two_towers and member > 0),
             change=change,
             changed=0 if change == "none" else member,
-            others=others,
-            length=max(self.lengths[column] for column in (column, *others)) if self.lengths else 0,
+            further_columns=further_columns,
+            length=max(self.lengths[column] for column in (column, *further_columns)) if self.lengths else 0,
             rate=POSITIVE_RATE if member == 1 and masks and inputs.positive_rate else RATE,
             removed=None if inputs.denoising == "none" else template,
         )
@@ -171,4 +171,4 @@ class Plan(NamedTuple):
 
 def each_of(views: Views) -> list[View]:
     """All views of an objective, in their order."""
-    return [one for named in views.values() for one in ((named,) if isinstance(named, View) else named)]
+    return [view for named in views.values() for view in ((named,) if isinstance(named, View) else named)]

@@ -194,27 +194,30 @@ class Checkpoints:
         return TrainState(restored.optimizer["step"], restored.params, restored.optimizer["optimizer"], kept)
 
     def restore_params(
-        self, step: int, like: Mapping[str, jax.Array | jax.ShapeDtypeStruct], *, others: bool = False
+        self, step: int, like: Mapping[str, jax.Array | jax.ShapeDtypeStruct], *, with_own_objective: bool = False
     ) -> Params:
         """Only the parameters saved at `step`, with the placement of `like`; if it has none, on one device here.
 
-        With `others` the checkpoint may have parameters that `like` lacks, as those of objectives from outside.
+        Args:
+          step: of a saved state.
+          like: the parameters to restore.
+          with_own_objective: whether the checkpoint may have further parameters, those of a user's own objective.
         """
         wanted: dict[str, Any] = dict(like)
-        if others:
+        if with_own_objective:
             with self._readable(step):
                 saved = ocp.PyTreeCheckpointHandler().metadata(self._folder / str(step) / "params").tree
-            shapes = {name: jax.ShapeDtypeStruct(one.shape, one.dtype) for name, one in saved.items()}
+            shapes = {name: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) for name, leaf in saved.items()}
             wanted = shapes | wanted
         params = self._restore(step, params=wanted).params
         return {name: params[name] for name in like}
 
     def _restore(self, step: int, **items: Any) -> ocp.args.Composite:
-        one = jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
+        sharding = jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
         several = jax.process_count() > 1
 
         def placement(array: Any) -> jax.sharding.Sharding:
-            return getattr(array, "sharding", None) or one  # the run's devices may not be here
+            return getattr(array, "sharding", None) or sharding  # the run's devices may not be here
 
         def describe(array: Any) -> jax.ShapeDtypeStruct:
             wanted = placement(array)
@@ -269,8 +272,8 @@ class Checkpoints:
         try:
             yield
         except Exception as error:  # Orbax and tensorstore raise many kinds
-            what = "" if step is None else f" step {step}"
-            raise UserError(f"{self._folder}:{what} cannot be read: {reason(error)}") from None
+            of_step = "" if step is None else f" step {step}"
+            raise UserError(f"{self._folder}:{of_step} cannot be read: {reason(error)}") from None
 
     @contextlib.contextmanager
     def _writable(self) -> Iterator[None]:
@@ -280,11 +283,11 @@ class Checkpoints:
             raise
         except Exception as error:
             saved = [int(path.name) for path in self._folder.iterdir() if path.name.isdigit()]
-            left = f"the last good one is that of step {max(saved)}" if saved else "none was saved yet"
+            last_saved = f"the last good one is that of step {max(saved)}" if saved else "none was saved yet"
             code = re.search(r"os_error_code='(\d+)'", str(error))  # tensorstore's message is long
             why = os.strerror(int(code[1])) if code else reason(error)
             raise UserError(
-                f"{self._folder}: a checkpoint cannot be saved: {why}; {left}. "
+                f"{self._folder}: a checkpoint cannot be saved: {why}; {last_saved}. "
                 "Make room, or make the folder writable; the same command resumes there"
             ) from None
 

@@ -83,8 +83,8 @@ def measure_checkpoints(
     for kept in checkpoint_encoders(folder, batch_size):
         encoder = dataclasses.replace(kept.embed.tokens, max_length=max_length)
         encode = kept.embed.with_progress
-        found = measure_last_layer(encode, encoder, surveyed, sample, kept.temperature, show_progress_bar=True)
-        yield {"step": kept.step, **found.analysis}
+        measured = measure_last_layer(encode, encoder, surveyed, sample, kept.temperature, show_progress_bar=True)
+        yield {"step": kept.step, **measured.analysis}
 
 
 def recorded(
@@ -104,17 +104,17 @@ def recorded(
                 f"--runs {name}: nothing was measured while it trained; train it with --config.analysis.every=10, say, "
                 "or give --data to measure the checkpoints that it kept"
             )
-    (first, one), *others = ((name, run["analysis"]) for name, run in runs.items())
-    for name, other in others:
-        keys = ["sha256"] if one["sha256"] and other["sha256"] else [*MEASURED, "eval.data"]
-        if any(one[key] != other[key] for key in keys):
+    (first, analysis), *other_analyses = ((name, run["analysis"]) for name, run in runs.items())
+    for name, other in other_analyses:
+        keys = ["sha256"] if analysis["sha256"] and other["sha256"] else [*MEASURED, "eval.data"]
+        if any(analysis[key] != other[key] for key in keys):
             raise UserError(
                 f"--runs {first} and {name} were not measured on the same sentences while they trained; "
                 "give --data to measure the checkpoints that they kept"
             )
-    where = Path(one["data"] or one["eval.data"])
-    about = {"source": "measured while it trained (analysis.every)", "sentences": f"at most {one['sentences']}"}
-    return points, about, where.name if where.suffix else f"STS-B {one['split']}"
+    where = Path(analysis["data"] or analysis["eval.data"])
+    about = {"source": "measured while it trained (analysis.every)", "sentences": f"at most {analysis['sentences']}"}
+    return points, about, where.name if where.suffix else f"STS-B {analysis['split']}"
 
 
 class Kept(NamedTuple):
@@ -131,9 +131,9 @@ def steps_of(folder: Folder) -> list[int]:
     saved = folder / "checkpoints"
     steps = sorted(int(path.name) for path in saved.iterdir() if path.name.isdigit()) if saved.is_dir() else []
     if len(steps) < 2:
-        what = "one checkpoint was" if steps else "no checkpoints were"
+        number_kept = "one checkpoint was" if steps else "no checkpoints were"
         raise UserError(
-            f"--runs {folder}: {what} kept; train it with --config.checkpoint.keep_every=10, say, "
+            f"--runs {folder}: {number_kept} kept; train it with --config.checkpoint.keep_every=10, say, "
             "or leave out --data to draw what it recorded"
         )
     return steps
@@ -162,10 +162,10 @@ def checkpoint_encoders(folder: Folder, batch_size: int = 64) -> Iterator[Kept]:
     spec = model_spec(run["config"])
     shapes, of_frozen = split_shapes(model.config, spec)
     encoder, frozen = with_parts(model.config, spec), read_frozen(model.folder, run, of_frozen)
-    others = comes_from_outside(run["config"]["objective"])
+    with_own_objective = comes_from_outside(run["config"]["objective"])
     with checkpoints_of(folder) as checkpoints:
         for step in steps_of(folder):
-            trained = checkpoints.restore_params(step, shapes, others=others)
+            trained = checkpoints.restore_params(step, shapes, with_own_objective=with_own_objective)
             params = partial.merged(partial.whole(trained, frozen), encoder)
             yield kept(step, parameters.sentence_encoder(params, checkpoints.tower(step)))
 
@@ -208,17 +208,17 @@ def read_records(folders: Mapping[str, Folder], labels: Mapping[str, str]) -> Re
     `labels`: those that the user gave, by the runs' names; empty for none. Runs of a group have the same.
     """
     runs = {name: read_run(folder) for name, folder in folders.items()}
-    found = {name: _scores(name, folder) for name, folder in folders.items()}
-    scored = {name: values for name, (_, values) in found.items() if values}
-    tasks = {found[name][0]: name for name in scored}
+    scores = {name: _scores(name, folder) for name, folder in folders.items()}
+    scored = {name: values for name, (_, values) in scores.items() if values}
+    tasks = {scores[name][0]: name for name in scored}
     if len(tasks) > 1:
-        (one, first), (other, second), *_ = tasks.items()
-        raise UserError(f"--runs {first} was scored on {one}, {second} on {other}; draw them separately")
-    for field, what in (("eval.retrieval.data", "data of retrieval"), ("eval.data", "contents of eval.data")):
+        (first_task, first), (other, second), *_ = tasks.items()
+        raise UserError(f"--runs {first} was scored on {first_task}, {second} on {other}; draw them separately")
+    for field, setting in (("eval.retrieval.data", "data of retrieval"), ("eval.data", "contents of eval.data")):
         judged = {runs[name]["sha256"].get(field, ""): name for name in scored}
         if len(judged) > 1:
             first, second, *_ = judged.values()
-            raise UserError(f"--runs {first} and {second} were scored on different {what}; draw them separately")
+            raise UserError(f"--runs {first} and {second} were scored on different {setting}; draw them separately")
     lines = {name: Workdir(folder).read_metrics() for name, folder in folders.items()}
     measured = {name: folders[name] for name in folders if any("analysis" in line for line in lines[name])}
     points: dict[str, list[Point]] = {}
@@ -235,7 +235,7 @@ def read_records(folders: Mapping[str, Folder], labels: Mapping[str, str]) -> Re
         for name, of_run in points.items()
         if all(field in point for point in of_run for field in PLANE)
     }
-    spectra = {name: own for name in points if (own := _spectra(lines[name]))}
+    spectra = {name: spectra_of_run for name in points if (spectra_of_run := _spectra(lines[name]))}
     if not scored and not plane and not spectra:
         raise UserError(
             f"--runs {next(iter(folders))}: there is nothing to draw: alignment was not measured, which needs "
@@ -265,12 +265,12 @@ def _scores(name: str, folder: Folder) -> tuple[str, dict[int, float]]:
 
 
 def _spectra(lines: Iterable[dict[str, Any]]) -> dict[int, Spectrum]:
-    found = {}
+    spectra = {}
     for line in lines:
         if line.get(SINGULAR_VALUES) and "analysis" in line:
             numbers = {name: line["analysis"][name] for name in NUMBERS if name in line["analysis"]}
-            found[line["step"]] = Spectrum(numbers, np.array(line[SINGULAR_VALUES]))
-    return found
+            spectra[line["step"]] = Spectrum(numbers, np.array(line[SINGULAR_VALUES]))
+    return spectra
 
 
 def _groups(runs: Mapping[str, Mapping[str, Any]], labels: Mapping[str, str]) -> dict[str, list[str]]:
@@ -284,9 +284,9 @@ def _groups(runs: Mapping[str, Mapping[str, Any]], labels: Mapping[str, str]) ->
     times: Counter[str] = Counter()
     for name, run in runs.items():
         start = labels[name], run["sha256"].get("model.init_from")
-        own = repr((start, sorted(run["config"].items())))
-        others = repr((start, sorted((run["config"] | {"seed": None}).items())))
-        first = firsts.setdefault((others, times[own]), name)
-        times[own] += 1
+        with_seed = repr((start, sorted(run["config"].items())))
+        without_seed = repr((start, sorted((run["config"] | {"seed": None}).items())))
+        first = firsts.setdefault((without_seed, times[with_seed]), name)
+        times[with_seed] += 1
         groups.setdefault(first, []).append(name)
     return groups

@@ -79,15 +79,15 @@ def export(
     other, run = other_than_scored(workdir, step), Workdir(workdir)
     name = hub_name or output.resolve().name
     card = model_card(model, run.read_run(), run.read_result(), name, revision, fields, other)
-    what = "best checkpoint" if other is None else f"checkpoint of step {other}"
-    _write(model, output, f"{workdir}: the {what}", card)
+    source = "best checkpoint" if other is None else f"checkpoint of step {other}"
+    _write(model, output, f"{workdir}: the {source}", card)
 
 
-def _write(model: Pretrained, output: Path, what: str, card: str = "") -> None:
+def _write(model: Pretrained, output: Path, source: str, card: str = "") -> None:
     """Writes a model and its card, if it has one, to a folder; see `write_whole`."""
     for name, values in {**model.params, **(model.language_model or {})}.items():
         if not np.isfinite(values).all():
-            raise UserError(f"{what}: {name} is not finite; it is not exported")
+            raise UserError(f"{source}: {name} is not finite; it is not exported")
 
     def write(folder: Path) -> None:
         write_model(model, folder)

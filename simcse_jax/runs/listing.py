@@ -37,7 +37,7 @@ def find_runs(folders: Sequence[Path]) -> list[Path]:
     def fail(error: OSError) -> None:
         raise UserError(f"{error.filename}: cannot be read: {why(error)}")
 
-    found: dict[Path, None] = {}
+    runs: dict[Path, None] = {}
     for folder in folders:
         here = []
         for place, inside, files in os.walk(folder, onerror=fail):
@@ -46,8 +46,8 @@ def find_runs(folders: Sequence[Path]) -> list[Path]:
                 inside.clear()  # a run has none in it
         if not here:
             raise UserError(f"{folder}: has no run (a folder with run.json)")
-        found |= dict.fromkeys(sorted(here))
-    return list(found)
+        runs |= dict.fromkeys(sorted(here))
+    return list(runs)
 
 
 def read_listed(folder: Path) -> Listed:
@@ -95,7 +95,7 @@ def rows(runs: Sequence[Listed], root: Path, labels: Mapping[Path, str] = NONE) 
     for number, run in enumerate(runs):
         name = _named(run.folder, root, labels)
         steps = f"{run.steps:,}" + (f" of {run.planned:,}" if run.planned else "")
-        scores = [f"{run.scores[one]:.2f}" if one in run.scores else "" for one in sets]
+        scores = [f"{run.scores[task]:.2f}" if task in run.scores else "" for task in sets]
         average = "" if run.average is None else f"{run.average:.2f}"
         best = "" if run.best is None else f"{run.best:,}"
         changed = [_shown(values[number]) for values in fields.values()]

@@ -74,13 +74,18 @@ def load_workdir(folder: Folder, num_layers: int = 0, step: int | str | None = N
     shapes, of_frozen = split_shapes(config, spec)
     with checkpoints_of(folder) as checkpoints:
         chosen = choose_step(checkpoints, workdir, step)
-        others = comes_from_outside(run["config"]["objective"])
-        trained, tower = checkpoints.restore_params(chosen, shapes, others=others), checkpoints.tower(chosen)
+        with_own_objective = comes_from_outside(run["config"]["objective"])
+        trained, tower = (
+            checkpoints.restore_params(chosen, shapes, with_own_objective=with_own_objective),
+            checkpoints.tower(chosen),
+        )
     copy = _local_copy(folder / "model")
     trained = partial.merged(partial.whole(trained, read_frozen(copy, run, of_frozen)), with_parts(config, spec))
     language_model = {name: np.asarray(value) for name, value in subset(trained, LANGUAGE_MODEL).items()} or None
-    own = sentence_encoder(trained, tower)
-    params = {name: np.asarray(value) for name, value in own.items() if has_head or not name.startswith(PREFIX)}
+    encoder_params = sentence_encoder(trained, tower)
+    params = {
+        name: np.asarray(value) for name, value in encoder_params.items() if has_head or not name.startswith(PREFIX)
+    }
     kept = config.keep_layers(num_layers)
     if kept != config:
         _, shapes = build(kept, with_head=has_head)
@@ -131,15 +136,15 @@ def checkpoints_of(folder: Folder) -> contextlib.closing["Checkpoints"]:
 
 def choose_step(checkpoints: "Checkpoints", workdir: Workdir, step: int | str | None) -> int:
     """The step of the checkpoint to load; the arguments are those of `load_workdir`."""
-    found, best = checkpoints.steps, checkpoints.best
+    steps, best = checkpoints.steps, checkpoints.best
     if best is None:
         raise UserError(f"{workdir}: no checkpoint has been saved yet")
     if step is None:
         kept = workdir.scored_step()  # the start, if the best one is no better
-        return kept if kept in found else best
-    chosen = found[-1] if step == LAST else step
-    if chosen not in found:
-        listed = ", ".join(f"{each} (the best one)" if each == best else str(each) for each in found)
+        return kept if kept in steps else best
+    chosen = steps[-1] if step == LAST else step
+    if chosen not in steps:
+        listed = ", ".join(f"{number} (the best one)" if number == best else str(number) for number in steps)
         raise UserError(f"{workdir}: has no checkpoint of step {step}; it has {listed}")
     return int(chosen)
 

@@ -50,9 +50,9 @@ def check_adapter(run: dict[str, Any], where: str) -> None:
         "convolutions": bool(spec.convolutions),
         f"the first {spec.num_layers} layers of its base alone": spec.num_layers > 0,
     }
-    for what, holds in reasons.items():
+    for part, holds in reasons.items():
         if holds:
-            raise UserError(f"{where}: its model has {what}, which is not in an adapter; leave out --adapter")
+            raise UserError(f"{where}: its model has {part}, which is not in an adapter; leave out --adapter")
 
 
 def adapter_writer(folder: Folder, step: int | str | None = None) -> Callable[[Path], None]:
@@ -67,10 +67,12 @@ def adapter_writer(folder: Folder, step: int | str | None = None) -> Callable[[P
     encoder = with_parts(trained_config(folder, run), spec)
     with checkpoints_of(folder) as checkpoints:
         chosen = choose_step(checkpoints, workdir, step)
-        others = comes_from_outside(run["config"]["objective"])
-        trained = checkpoints.restore_params(chosen, split_shapes(encoder, spec)[0], others=others)
-        own = parameters.sentence_encoder(trained, checkpoints.tower(chosen))
-    for name, value in own.items():
+        with_own_objective = comes_from_outside(run["config"]["objective"])
+        trained = checkpoints.restore_params(
+            chosen, split_shapes(encoder, spec)[0], with_own_objective=with_own_objective
+        )
+        encoder_params = parameters.sentence_encoder(trained, checkpoints.tower(chosen))
+    for name, value in encoder_params.items():
         if not np.isfinite(np.asarray(value)).all():
             raise UserError(f"{folder}: {name} of the checkpoint of step {chosen} is not finite; it is not exported")
     if any(name.startswith(parameters.LANGUAGE_MODEL) for name in trained):
@@ -90,7 +92,9 @@ def adapter_writer(folder: Folder, step: int | str | None = None) -> Callable[[P
     )
 
     def write(target: Path) -> None:
-        write_adapter(own, encoder, target, base=base, revision=revision, sha=sha, dropout=fields["lora"]["dropout"])
+        write_adapter(
+            encoder_params, encoder, target, base=base, revision=revision, sha=sha, dropout=fields["lora"]["dropout"]
+        )
         (target / "README.md").write_text(card, encoding="utf-8")
 
     return write

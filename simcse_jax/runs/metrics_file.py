@@ -84,9 +84,9 @@ class Metrics:
 
     def close(self) -> None:
         """Writes the remaining lines."""
-        with contextlib.ExitStack() as each:
+        with contextlib.ExitStack() as stack:
             for reporter in self._reporters:
-                each.callback(reporter.close)
+                stack.callback(reporter.close)
             self.flush()
 
 
@@ -116,10 +116,10 @@ def grouped(values: Mapping[str, Any]) -> dict[str, float]:
 
 def numbers_in(values: Mapping[str, Any], prefix: str = "") -> dict[str, float]:
     """The numbers in nested groups, by the names of all groups and their own, with slashes in between."""
-    found: dict[str, float] = {}
+    numbers: dict[str, float] = {}
     for name, value in values.items():
         if isinstance(value, Mapping):
-            found |= numbers_in(value, f"{prefix}{name}/")
+            numbers |= numbers_in(value, f"{prefix}{name}/")
         elif isinstance(value, int | float):
-            found[prefix + name] = value
-    return found
+            numbers[prefix + name] = value
+    return numbers

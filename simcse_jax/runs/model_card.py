@@ -70,7 +70,7 @@ def model_card(
     result: Mapping[str, Any] | None,
     name: str,
     revision: str | None = None,
-    given: Mapping[str, Any] = MappingProxyType({}),
+    user_fields: Mapping[str, Any] = MappingProxyType({}),
     step: int | None = None,
 ) -> str:
     """The whole file.
@@ -79,19 +79,21 @@ def model_card(
       run: the contents of `run.json`.
       name: the name to load it by: OWNER/NAME on the hub, or a folder's base name.
       revision: the hub's branch, None for the main one.
-      given: fields of the front matter that count more than what the run knows (`card_fields`).
+      user_fields: fields of the front matter that count more than what the run knows (`card_fields`).
       step: of the checkpoint; None for the best one, which is the one that the run scored.
     """
     assert model.pooler is not None  # runs have ours
     result = result if step is None else None
     size = truncated_to(model)
-    own = (result or {}).get("truncated", {}).get(str(size)) if size else result
-    given = given if "license" in given else {**license_of(run["config"]["model"]["init_from"]), **given}
+    scored = (result or {}).get("truncated", {}).get(str(size)) if size else result
+    user_fields = (
+        user_fields if "license" in user_fields else {**license_of(run["config"]["model"]["init_from"]), **user_fields}
+    )
     whose = f"The scores are those of all {model.config.sentence_size} numbers; this model gives the first {size}, "
-    whose += "whose scores stand below them." if task_scores(own) else "which were not scored."
+    whose += "whose scores stand below them." if task_scores(scored) else "which were not scored."
     changed = changed_fields(run).items()
     parts = [
-        f"---\n{front_matter(run, own, name, given).to_yaml().strip()}\n---",
+        f"---\n{front_matter(run, scored, name, user_fields).to_yaml().strip()}\n---",
         f"# {name.rpartition('/')[2]}",
         description(model, run) + (f" This is its checkpoint of step {step}." if step is not None else ""),
         "## Use it",
@@ -153,10 +155,10 @@ def license_of(base: str) -> dict[str, str]:
     elif (hub_name := split_name(base)) is not None:
         card = try_to_load_from_cache(hub_name[0], "README.md", revision=hub_name[1])
     fields = fields_of(card)
-    known = {name: fields[name] for name in LICENSE_FIELDS if isinstance(fields.get(name), str)}
-    if not known.get("license_link", "https://").startswith("https://"):
-        del known["license_link"]  # a file of the base's repository, where no link from this card leads
-    return known if "license" in known else {}
+    license_fields = {name: fields[name] for name in LICENSE_FIELDS if isinstance(fields.get(name), str)}
+    if not license_fields.get("license_link", "https://").startswith("https://"):
+        del license_fields["license_link"]  # a file of the base's repository, where no link from this card leads
+    return license_fields if "license" in license_fields else {}
 
 
 def fields_of(card: Any) -> dict[str, Any]:
@@ -172,8 +174,8 @@ def fields_of(card: Any) -> dict[str, Any]:
 def data_sets_of(run: Mapping[str, Any]) -> list[str]:
     """The hub's names of the training data; empty if one of its sources is not known to be there."""
     parts = sources("data.train", run["config"]["data"]["train"])
-    found = [_data_sets(part, run, alone=len(parts) == 1) for part in parts]
-    return sorted({name for names in found for name in names}) if all(found) else []
+    names_of_parts = [_data_sets(part, run, alone=len(parts) == 1) for part in parts]
+    return sorted({name for names in names_of_parts for name in names}) if all(names_of_parts) else []
 
 
 def _data_sets(source: str, run: Mapping[str, Any], alone: bool) -> list[str]:
@@ -185,17 +187,17 @@ def _data_sets(source: str, run: Mapping[str, Any], alone: bool) -> list[str]:
         tasks = [task for task in SIMILARITY_SETS if f":{task}:" in f":{name}:"]
         return [SIMILARITY_SETS[task] for task in tasks or SIMILARITY_SETS]
     rows = KNOWN_FILES.get(base_name(source), 0)
-    found = alone and rows and 0.999 * rows <= run["examples"] <= rows  # a few may be blank
-    return [KNOWN_FILES_FROM] if found else []
+    is_known = alone and rows and 0.999 * rows <= run["examples"] <= rows  # a few may be blank
+    return [KNOWN_FILES_FROM] if is_known else []
 
 
 def front_matter(
     run: Mapping[str, Any],
     result: Mapping[str, Any] | None,
     name: str,
-    given: Mapping[str, Any] = MappingProxyType({}),
+    user_fields: Mapping[str, Any] = MappingProxyType({}),
 ) -> "ModelCardData":
-    """The card's fields for the hub; those that are `given` count more than what the run knows."""
+    """The card's fields for the hub; those that are `user_fields` count more than what the run knows."""
     from huggingface_hub import EvalResult, ModelCardData
 
     config = run["config"]
@@ -213,9 +215,9 @@ def front_matter(
         if task in HUB_DATA_SETS and is_test(run, task) and not config["eval"]["postprocess"]
     ]
     base = config["model"]["init_from"]
-    known = {"base_model": base.partition("@")[0]} if is_from_hub("model.init_from", base, run["hub"]) else {}
+    base_field = {"base_model": base.partition("@")[0]} if is_from_hub("model.init_from", base, run["hub"]) else {}
     return ModelCardData(
-        **{**known, **given},
+        **{**base_field, **user_fields},
         library_name="sentence-transformers",
         pipeline_tag="sentence-similarity",
         tags=TAGS,
@@ -230,7 +232,7 @@ def snippets(name: str, revision: str | None, model: Pretrained) -> list[str]:
     only = ", batch_size=1" if model.config.convolutions else ""  # the library convolves padding too
     in_transformers = model.config.num_layers and not (model.config.convolutions or model.config.modules)
     arguments = json.dumps(name) + (f", revision={json.dumps(revision)}" if revision else "")
-    found = {
+    code = {
         "sentence-transformers": [
             "from sentence_transformers import SentenceTransformer",
             "",
@@ -247,7 +249,7 @@ def snippets(name: str, revision: str | None, model: Pretrained) -> list[str]:
             "embeddings = model.encode(sentences)",
         ],
     }
-    return ["\n".join([f"With {title}:", "", "```python", *lines, "```"]) for title, lines in found.items()]
+    return ["\n".join([f"With {title}:", "", "```python", *lines, "```"]) for title, lines in code.items()]
 
 
 def _with_transformers(arguments: str, model: Pretrained) -> list[str]:
@@ -315,18 +317,18 @@ def _trains(run: Mapping[str, Any]) -> bool:
 def changed_fields(run: Mapping[str, Any]) -> dict[str, str]:
     """The fields of a run's config that differ from the defaults and count for its result, fit to be published."""
     default = flatten(default_config())
-    given = flatten(run["config"])
+    flat = flatten(run["config"])
     return {
         field: public_value(field, value, run["hub"])
-        for field, value in given.items()
+        for field, value in flat.items()
         if not field.startswith(FREE) and plain(value) != plain(default.get(field))
     }
 
 
 def task_scores(result: Mapping[str, Any] | None) -> dict[str, Mapping[str, Any]]:
     """The scores of a `result.json` by task, without its other fields."""
-    found = {task: values for task, values in (result or {}).items() if isinstance(values, dict)}
-    return {task: values for task, values in found.items() if "spearman" in values and "pairs" in values}
+    by_task = {task: values for task, values in (result or {}).items() if isinstance(values, dict)}
+    return {task: values for task, values in by_task.items() if "spearman" in values and "pairs" in values}
 
 
 def is_test(run: Mapping[str, Any], task: str) -> bool:
@@ -359,11 +361,11 @@ def choice(run: Mapping[str, Any]) -> str:
 
 def against_start(result: Mapping[str, Any] | None) -> list[str]:
     """A sentence about the model and its start, if they were compared."""
-    found = (result or {}).get(AGAINST_START)
-    if not found:
+    comparison = (result or {}).get(AGAINST_START)
+    if not comparison:
         return []
-    before, after, low, high = (found[name] for name in ("before", "after", "low", "high"))
-    measure = f"{found['measure']}: before"
+    before, after, low, high = (comparison[name] for name in ("before", "after", "low", "high"))
+    measure = f"{comparison['measure']}: before"
     text = f"{measure} training {before:.2f}, after it {after:.2f}: {after - before:+.2f}, with a 95% interval from "
     text += f"{low:+.2f} to {high:+.2f} (paired bootstrap)."
     if not (result or {}).get(BEST_STEP):
@@ -380,26 +382,26 @@ def scores(run: Mapping[str, Any], result: Mapping[str, Any] | None) -> str:
 def truncated(result: Mapping[str, Any] | None) -> str:
     """The table of similarity at smaller sizes; empty if there are no such scores."""
     by_size = (result or {}).get("truncated", {})
-    found = {size: task_scores(values) for size, values in by_size.items() if isinstance(values, dict)}
-    found = {size: values for size, values in found.items() if values}
-    if not found:
+    tables = {size: task_scores(values) for size, values in by_size.items() if isinstance(values, dict)}
+    tables = {size: values for size, values in tables.items() if values}
+    if not tables:
         return ""
-    tasks = list(next(iter(found.values())))
-    rows = [(size, *(f"{values[task]['spearman']:.2f}" for task in tasks)) for size, values in found.items()]
+    tasks = list(next(iter(tables.values())))
+    rows = [(size, *(f"{values[task]['spearman']:.2f}" for task in tasks)) for size, values in tables.items()]
     titles = ("elements", *(TITLES.get(task, task) for task in tasks))
     return "The same of the first elements of the embeddings alone:\n\n" + table(titles, rows)
 
 
 def retrieval(run: Mapping[str, Any], result: Mapping[str, Any] | None) -> str:
     """The table of retrieval and its protocol; empty if there are no such scores."""
-    found = result.get("retrieval") if result and "retrieval_average" in result else None
-    if not found:
+    by_task = result.get("retrieval") if result and "retrieval_average" in result else None
+    if not by_task:
         return ""
-    first, *others = found.values()
-    names = [name for name in first if name in MEASURES and all(name in values for values in others)]
+    first, *other_scores = by_task.values()
+    names = [name for name in first if name in MEASURES and all(name in values for values in other_scores)]
     rows = [
         (task, *(f"{values[name]:.2f}" for name in names), values["queries"], documents)
-        for task, values in found.items()
+        for task, values in by_task.items()
         for kept, whole in [(values["documents"], values.get("corpus", values["documents"]))]
         for documents in [f"{kept} of {whole}" if kept < whole else str(kept)]  # a sample, which is easier, or all
     ]
@@ -418,14 +420,19 @@ def retrieval(run: Mapping[str, Any], result: Mapping[str, Any] | None) -> str:
 
 def similarity(run: Mapping[str, Any], result: Mapping[str, Any] | None) -> str:
     """The table of similarity and its protocol; empty if there are no such scores."""
-    found = task_scores(result)
-    if not found:
+    scores_of_tasks = task_scores(result)
+    if not scores_of_tasks:
         return ""
     config = run["config"]
-    test = all(is_test(run, task) for task in found)
-    rows = [(TITLES.get(task, task), f"{values['spearman']:.2f}", values["pairs"]) for task, values in found.items()]
-    if len(found) == len(TASKS):
-        rows.append(("mean", f"{sum(values['spearman'] for values in found.values()) / len(found):.2f}", ""))
+    test = all(is_test(run, task) for task in scores_of_tasks)
+    rows = [
+        (TITLES.get(task, task), f"{values['spearman']:.2f}", values["pairs"])
+        for task, values in scores_of_tasks.items()
+    ]
+    if len(scores_of_tasks) == len(TASKS):
+        rows.append(
+            ("mean", f"{sum(values['spearman'] for values in scores_of_tasks.values()) / len(scores_of_tasks):.2f}", "")
+        )
     protocol = (
         "Spearman's rank correlation × 100 between cosine similarity and the human ratings, over all pairs of a task "
         'together ("all" of SimCSE, Appendix B), nothing trained on top. '

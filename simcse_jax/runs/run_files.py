@@ -156,7 +156,7 @@ def check_line(line: dict[str, Any], where: str) -> dict[str, Any]:
             if not all(-inf < number < inf for number in value.values()):
                 raise _damaged(where, f"{name} has numbers that are not finite")
         elif name == SINGULAR_VALUES:
-            if type(value) is not list or not all(type(one) in NUMBER and 0 <= one < inf for one in value):
+            if type(value) is not list or not all(type(number) in NUMBER and 0 <= number < inf for number in value):
                 raise _damaged(where, f"{name} is {value!r:.60}")
         elif type(value) not in NUMBER:
             raise _damaged(where, f"{name} is {value!r:.60}")
@@ -209,5 +209,5 @@ def _check_values(part: Any, name: str, kinds: tuple[type, ...], where: str) -> 
             raise _damaged(where, f"{name}.{key} is {value!r:.60}")
 
 
-def _damaged(where: str, what: str) -> UserError:
-    return UserError(f"{where}: damaged: {what}")
+def _damaged(where: str, problem: str) -> UserError:
+    return UserError(f"{where}: damaged: {problem}")

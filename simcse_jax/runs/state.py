@@ -139,8 +139,10 @@ def split_shapes(encoder: EncoderConfig, spec: ModelSpec) -> tuple[Shapes, Shape
     if projector := spec.projector:
         shapes |= jax.eval_shape(lambda: _fresh_projector(projector, encoder, 0))
     for objective in trained(spec.objectives).values():
-        if own := with_loss(objective).parameters:
-            shapes |= _shapes(own, encoder) | {own.copy_of_encoder + name: first[name] for name in _copied(own, first)}
+        if declared := with_loss(objective).parameters:
+            shapes |= _shapes(declared, encoder) | {
+                declared.copy_of_encoder + name: first[name] for name in _copied(declared, first)
+            }
     return partial.split(shapes, encoder)
 
 
@@ -178,34 +180,36 @@ def initial_params(
     if spec.projector:
         params |= _fresh_projector(spec.projector, model.config, spec.seed)
     for name, objective in trained(spec.objectives).items():
-        if own := with_loss(objective).parameters:
-            params |= _objective_params(name, own, model, spec.seed)
-            params |= {own.copy_of_encoder + part: encoder[part] for part in _copied(own, encoder)}
+        if declared := with_loss(objective).parameters:
+            params |= _objective_params(name, declared, model, spec.seed)
+            params |= {declared.copy_of_encoder + part: encoder[part] for part in _copied(declared, encoder)}
     return params
 
 
 def initial_kept(spec: ModelSpec, encoder: EncoderConfig, trained_params: Mapping[str, AnyArray]) -> Kept:
     """What the objectives of a run keep from step to step, as it is before the first one."""
     key = _key(spec.seed, STATE_STREAM)
-    found = {}
+    kept = {}
     for name, objective in trained(spec.objectives).items():
         if isinstance(objective := with_loss(objective), StatefulObjective):
             fields = {field: spec.objectives[name][field] for field in objective.fields if field != "weight"}
-            found[name] = objective.initial_state(encoder, trained_params, key, **fields)
-    return found
+            kept[name] = objective.initial_state(encoder, trained_params, key, **fields)
+    return kept
 
 
 def _convolutions(spec: ModelSpec, model: Pretrained) -> Arrays:
     """The model's own convolutions if they have the same sizes, otherwise fresh ones; nothing if it trains none."""
     if spec.convolutions is None:
         return {}
-    own = {name: value for name, value in model.params.items() if name.startswith(convolutions.PREFIX)}
+    from_model = {name: value for name, value in model.params.items() if name.startswith(convolutions.PREFIX)}
     encoder = dataclasses.replace(model.config, convolutions=spec.convolutions)
     fresh = convolutions.fresh(encoder, _key(spec.seed, CONVOLUTION_STREAM))
-    if {name: value.shape for name, value in own.items()} == {name: value.shape for name, value in fresh.items()}:
+    if {name: value.shape for name, value in from_model.items()} == {
+        name: value.shape for name, value in fresh.items()
+    }:
         processes.say(f"{model.name}: its own convolutions are trained further")
-        return own
-    if own:
+        return from_model
+    if from_model:
         processes.say(f"{model.name}: its own convolutions have other sizes; fresh ones are trained")
     return fresh
 
@@ -221,15 +225,15 @@ def _head(spec: ModelSpec, model: Pretrained, stream: int) -> Arrays:
     return {f"{PREFIX}kernel": kernel, f"{PREFIX}bias": jnp.zeros(size, jnp.float32)}
 
 
-def _objective_params(name: str, own: Parameters, model: Pretrained, seed: int) -> Arrays:
+def _objective_params(name: str, declared: Parameters, model: Pretrained, seed: int) -> Arrays:
     """An objective's own parameters: the model's if it has them, otherwise fresh ones."""
-    names = _shapes(own, model.config).keys()
+    names = _shapes(declared, model.config).keys()
     loaded = {parameters.LANGUAGE_MODEL + part: value for part, value in (model.language_model or {}).items()}
     if names <= loaded.keys():
         return {part: loaded[part] for part in names}
-    if own.pretrained:
-        processes.say(f"{model.name}: has no {own.pretrained}; objective.{name} starts with a fresh one")
-    return own.fresh(model.config, _key(seed, own.stream))
+    if declared.pretrained:
+        processes.say(f"{model.name}: has no {declared.pretrained}; objective.{name} starts with a fresh one")
+    return declared.fresh(model.config, _key(seed, declared.stream))
 
 
 def _fresh_projector(projector: Projector, encoder: EncoderConfig, seed: int) -> Params:
@@ -237,14 +241,14 @@ def _fresh_projector(projector: Projector, encoder: EncoderConfig, seed: int) ->
     return {parameters.PROJECTOR + name: value for name, value in params.items()}
 
 
-def _copied(own: Parameters, encoder: Iterable[str]) -> list[str]:
+def _copied(declared: Parameters, encoder: Iterable[str]) -> list[str]:
     """The encoder's parameters that an objective has a copy of: all without convolutions, LoRA and head, or none."""
-    copied = [name for name in encoder if own.copy_of_encoder and name.startswith("encoder.")]
+    copied = [name for name in encoder if declared.copy_of_encoder and name.startswith("encoder.")]
     return [name for name in copied if f".{lora.NAME}." not in name]
 
 
-def _shapes(own: Parameters, encoder: EncoderConfig) -> Shapes:
-    return jax.eval_shape(lambda: own.fresh(encoder, _key(0, own.stream)))
+def _shapes(declared: Parameters, encoder: EncoderConfig) -> Shapes:
+    return jax.eval_shape(lambda: declared.fresh(encoder, _key(0, declared.stream)))
 
 
 def _key(seed: int, stream: int) -> Key[Array, ""]:
@@ -321,8 +325,10 @@ def read_frozen(folder: Path, run: Mapping[str, Any], shapes: Mapping[str, Any])
     path, mend = folder / FROZEN_FILE, "copy it from a backup, or run the training's command again, which writes it"
     if not path.is_file():
         raise UserError(f"{path}: is missing; {mend}")
-    found = {name: np.array(value) for name, value in read_safetensors(path).items()}
-    same = {name: value.shape for name, value in found.items()} == {name: each.shape for name, each in shapes.items()}
-    if not same or base_fingerprint(found) != run["sha256"].get(FINGERPRINT):
+    frozen = {name: np.array(value) for name, value in read_safetensors(path).items()}
+    same = {name: value.shape for name, value in frozen.items()} == {
+        name: shape.shape for name, shape in shapes.items()
+    }
+    if not same or base_fingerprint(frozen) != run["sha256"].get(FINGERPRINT):
         raise UserError(f"{path}: damaged: not the parameters that the run froze; remove it and {mend}")
-    return found
+    return frozen

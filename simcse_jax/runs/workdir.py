@@ -222,10 +222,13 @@ def settings_of(keep: bool, model: Pretrained, prompts: Mapping[str, str]) -> di
     if not keep:
         return {"prompts": dict(prompts)} if prompts else {}
     stated = {"normalize": model.normalize} | model.settings._asdict()
-    kept, own = {name: value for name, value in stated.items() if name in KEPT_FIELDS}, model.settings.prompts
-    usual = own.get(model.settings.default_prompt_name or "")
+    kept, prompts_of_model = (
+        {name: value for name, value in stated.items() if name in KEPT_FIELDS},
+        model.settings.prompts,
+    )
+    usual = prompts_of_model.get(model.settings.default_prompt_name or "")
     trained = {} if {*prompts.values()} == {usual} else prompts  # all texts have the one that `encode` puts before them
-    return {"prompts": {**own, **trained}, KEPT: kept}
+    return {"prompts": {**prompts_of_model, **trained}, KEPT: kept}
 
 
 def _is_unfinished(folder: Folder) -> bool:
@@ -239,8 +242,8 @@ def _is_unfinished(folder: Folder) -> bool:
 
 def versions() -> dict[str, str]:
     """Our version and those of the packages that a result can depend on."""
-    found = {"simcse_jax": __version__}
+    versions = {"simcse_jax": __version__}
     for name in PACKAGES:
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
-            found[name] = importlib.metadata.version(name)
-    return found
+            versions[name] = importlib.metadata.version(name)
+    return versions

@@ -65,12 +65,14 @@ class DataSpec:
     @property
     def lengths(self) -> Lengths:
         """The most tokens of anchors and of other sentences."""
-        return Lengths(*(own or self.max_length for own in self.own_lengths))
+        return Lengths(*(length or self.max_length for length in self.own_lengths))
 
     @property
     def longest(self) -> tuple[str, int]:
         """The field that says how many tokens a sentence has at most, and their number."""
-        fields = {f"data.lengths.{role}": own for role, own in zip(ROLES, self.own_lengths, strict=True) if own}
+        fields = {
+            f"data.lengths.{role}": length for role, length in zip(ROLES, self.own_lengths, strict=True) if length
+        }
         if len(fields) < len(ROLES):
             fields["data.max_length"] = self.max_length
         name = max(fields, key=fields.__getitem__)

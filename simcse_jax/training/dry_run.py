@@ -51,18 +51,20 @@ def dry_run(config: Section, workdir: str = "") -> None:
             taken.append(time.perf_counter() - started)
     processes.say(f"memory: {updates.memory / 2**30:.2f} of {available() / 2**30:.0f} GiB on each device")
     if taken:
-        each = min(taken)
-        processes.say(f"a step takes {each:.3g} s, all of them {for_people(each * steps)}, evaluations not counted")
+        fastest = min(taken)
+        processes.say(
+            f"a step takes {fastest:.3g} s, all of them {for_people(fastest * steps)}, evaluations not counted"
+        )
     processes.say("nothing was written")
 
 
-def describe(inputs: Inputs, batch_size: int, every: int) -> str:
-    """The run's steps in a line; it is scored after `every` so many."""
+def describe(inputs: Inputs, batch_size: int, score_every: int) -> str:
+    """The run's steps in a line; it is scored after `score_every` so many."""
     if not inputs.total_steps:
         return "nothing is trained: config.train.epochs and max_steps are 0"
     epochs = inputs.total_steps * batch_size / inputs.num_examples
     text = f"{inputs.total_steps:,} steps of {batch_size} examples, {epochs:.3g} epochs"
-    scored = f", scored every {every:,} steps" if inputs.evaluation and every else ""
+    scored = f", scored every {score_every:,} steps" if inputs.evaluation and score_every else ""
     return text + scored + f", on {len(inputs.devices)} device{'s'[: len(inputs.devices) - 1]}"
 
 

@@ -66,12 +66,12 @@ class Gathering(NamedTuple):
         ids = jnp.asarray(batch["input_ids"])
         first = jnp.full(self.padding + 1, self.padding, ids.dtype)
         numbers = jnp.concatenate([first, ids.reshape(-1)])
-        found = {name: self.read(name, part, numbers) for name, part in parts.items()}
+        views = {name: self.read(name, part, numbers) for name, part in parts.items()}
         if not self.tables:
-            return found, batch
+            return views, batch
         places = jnp.arange(len(first), len(numbers), dtype=ids.dtype).reshape(ids.shape)
         places = jax.lax.pcast(places, of_rows(self.mesh), to="varying")
-        return found, {**batch, "input_ids": jnp.where(ids == self.padding, ids, places)}
+        return views, {**batch, "input_ids": jnp.where(ids == self.padding, ids, places)}
 
     def read(self, name: str, part: jax.Array, numbers: Int[Array, " N"]) -> Any:
         """The parameter `name`, whole or (`late`) as a `Part`; or its rows with these numbers."""
@@ -123,8 +123,8 @@ def make_gathering(
       by_layer: whether a layer's parameters become whole when it computes, and words when they are looked up.
     """
     # What products alone read is sent in their type: they round it anyway, so this changes no bit of the loss.
-    every = partial.of_step(params, frozen)
-    dtype, padding = type_of_products(graph, every), padding_of(graph, every)
+    params_of_step = partial.of_step(params, frozen)
+    dtype, padding = type_of_products(graph, params_of_step), padding_of(graph, params_of_step)
 
     def made(arrays: Params, kept: Mapping[str, NamedSharding], tokens: int) -> Gathering:
         split = {name: sharding.spec for name, sharding in kept.items()}

@@ -95,7 +95,7 @@ def read_start(spec: ModelSpec, max_length: int, training: bool, measured: bool)
     model = dataclasses.replace(load_model(spec.init_from, spec.num_layers), template=spec.template)
     needed = ["model.template"] * bool(model.template)
     needed += ["training (train.epochs and train.max_steps other than 0)"] * training  # word vectors are only scored
-    needed += [f"objective.{one.name}.weight" for one in needing(spec.objectives, "masks_tokens")]
+    needed += [f"objective.{objective.name}.weight" for objective in needing(spec.objectives, "masks_tokens")]
     for field in needed + ["analysis.every"] * measured:
         model.check_layers(field)
     kept = keeps_modules(spec, model)
@@ -104,8 +104,8 @@ def read_start(spec: ModelSpec, max_length: int, training: bool, measured: bool)
         part = "the encoder and its modules" if kept else "the encoder only"
         processes.say(f"{model.name}: training uses {part}; dropped: {', '.join(left_out)}")
     model = model if kept else model.without_modules()
-    if training and (others := differences(spec, max_length, model)):
-        processes.say(f"{model.name}: {others}")
+    if training and (changes := differences(spec, max_length, model)):
+        processes.say(f"{model.name}: {changes}")
     if not training and spec.convolutions not in (None, model.config.convolutions):
         widths = tuple(map(str, spec.convolutions.widths))
         raise UserError(
@@ -123,7 +123,9 @@ def keeps_modules(spec: ModelSpec, model: Pretrained) -> bool:
     """
     poolers = {spec.pooler, spec.scored_pooler, spec.choosing_pooler}
     same = poolers == {model.pooler} and spec.convolutions == model.config.convolutions
-    with_tokens = any(one.contrasts and isinstance(one, TokenObjective) for one in trained(spec.objectives).values())
+    with_tokens = any(
+        objective.contrasts and isinstance(objective, TokenObjective) for objective in trained(spec.objectives).values()
+    )
     return spec.keep_modules and bool(model.config.modules) and same and not with_tokens
 
 
@@ -140,10 +142,12 @@ def differences(spec: ModelSpec, max_length: int, model: Pretrained) -> str:
     Of a model that does not state how it makes embeddings, nothing but its length can differ.
     """
     heads = {HEADS["train"]: "a head in training", HEADS["always"]: "a head", HEADS["none"]: "no head"}
-    own = [f"pooler {model.pooler}", heads[HEADS["always" if model.has_head else "none"]]]
+    settings_of_model = [f"pooler {model.pooler}", heads[HEADS["always" if model.has_head else "none"]]]
     run = [f"pooler {spec.scored_pooler}", heads[spec.head]]
     parts = [
-        f"{mine} in place of {its}" for its, mine in zip(own, run, strict=True) if its != mine and model.states_pooler
+        f"{mine} in place of {its}"
+        for its, mine in zip(settings_of_model, run, strict=True)
+        if its != mine and model.states_pooler
     ]
     if max_length < model.max_length:
         parts.append(f"this run reads {max_length} tokens of a sentence, the model {model.max_length}")
@@ -230,9 +234,9 @@ def choose_devices(wanted: int, parts: int, batch_size: int) -> list[jax.Device]
       UserError: naming the field that does not fit their number.
     """
     backend.start(training=True)
-    there = jax.local_device_count()
-    if wanted > there:
-        raise UserError(f"config.parallel.devices={wanted}: there are {there} (0: all of them)")
+    available = jax.local_device_count()
+    if wanted > available:
+        raise UserError(f"config.parallel.devices={wanted}: there are {available} (0: all of them)")
     devices = [d for process in range(jax.process_count()) for d in jax.local_devices(process)[: wanted or None]]
     check_parts(parts, len(devices))
     check_divides(batch_size, len(devices))
@@ -262,7 +266,7 @@ def check_projector(spec: ModelSpec, encoder: EncoderConfig) -> None:
       UserError: naming the projector's field.
     """
     widths = spec.projector.widths if spec.projector else ()
-    for name in [one.name for one in needing(spec.objectives, "replaces_tokens")]:
+    for name in [objective.name for objective in needing(spec.objectives, "replaces_tokens")]:
         size = encoder.sentence_size
         if widths and name in spec.projected:
             size = width(widths[-1], size)

@@ -27,7 +27,9 @@ def make_keeping(graph: Graph, recipe: Recipe, mesh: Mesh) -> Callable[..., Kept
     recipe's chunks; objectives see those of all devices in the order of the batch.
     """
     stateful = [(term, term.objective) for term in recipe.objectives if isinstance(term.objective, StatefulObjective)]
-    views = tuple(dict.fromkeys(view for _, one in stateful for view in one.state_views(recipe.plan).values()))
+    views = tuple(
+        dict.fromkeys(view for _, objective in stateful for view in objective.state_views(recipe.plan).values())
+    )
 
     def encode(
         params: Params, kept: Kept, step: Array, batch: Batch, settings: Settings, frozen: Params | None
@@ -36,8 +38,8 @@ def make_keeping(graph: Graph, recipe: Recipe, mesh: Mesh) -> Callable[..., Kept
         whole = partial.of_step(params, frozen)
         encoders = {}
         for tower in {view.tower for view in views}:
-            own = with_copies(graph, {**whole, **kept.get(str(tower), {})}, recipe, len(batch["index"]))
-            encoders[tower] = parameters.merge(graph, parameters.sentence_encoder(own, 1 if tower == 1 else 0))
+            tower_params = with_copies(graph, {**whole, **kept.get(str(tower), {})}, recipe, len(batch["index"]))
+            encoders[tower] = parameters.merge(graph, parameters.sentence_encoder(tower_params, 1 if tower == 1 else 0))
         towers = recipe.towers(encoders)
 
         def embedded(batch: Batch) -> Float[Array, "B V D"]:
@@ -45,18 +47,18 @@ def make_keeping(graph: Graph, recipe: Recipe, mesh: Mesh) -> Callable[..., Kept
 
         return in_chunks(embedded, recipe.chunk_size, batch)
 
-    def on_all(params: Params, kept: Kept, *others: Any) -> Float[Array, "N V D"]:
+    def on_all(params: Params, kept: Kept, *inputs: Any) -> Float[Array, "N V D"]:
         """The same for the global batch, from parameters that the devices keep in parts."""
         if mesh.size == 1:
-            return encode(params, kept, *others)
+            return encode(params, kept, *inputs)
 
-        def on_each(params: Params, kept: Kept, *others: Any) -> Float[Array, "B V D"]:
+        def on_each(params: Params, kept: Kept, *inputs: Any) -> Float[Array, "B V D"]:
             params, kept = jax.lax.pcast((params, kept), of_rows(mesh), to="varying")
-            return encode(params, kept, *others)
+            return encode(params, kept, *inputs)
 
         rows = P(of_rows(mesh))
         specs = (P(), P(), P(), rows, P(), P())
-        return jax.shard_map(on_each, mesh=mesh, in_specs=specs, out_specs=rows)(params, kept, *others)
+        return jax.shard_map(on_each, mesh=mesh, in_specs=specs, out_specs=rows)(params, kept, *inputs)
 
     def keep(state: TrainState, params: Params, batch: Batch, settings: Settings, frozen: Params | None = None) -> Kept:
         with products_of(recipe):

@@ -135,9 +135,11 @@ class Training:
 
     def compile(self, step: int, state: TrainState, batch: Batch) -> None:
         """Compiles the first updates."""
-        for each in range(step, min(step + self.ahead, self.setup.schedule.total)):
-            own = batch if each == step else self.setup.read(self.batches, each)  # its shape may be another
-            self.updates.compile(each, state, own, self.settings)
+        for number in range(step, min(step + self.ahead, self.setup.schedule.total)):
+            batch_of_step = (
+                batch if number == step else self.setup.read(self.batches, number)
+            )  # its shape may be another
+            self.updates.compile(number, state, batch_of_step, self.settings)
         self.speed = Speed()
 
     def update(self, step: int, state: TrainState, batch: Batch) -> TrainState:
@@ -182,19 +184,19 @@ class Training:
             return
         self.fetch()  # counts as the steps' time
         started = time.perf_counter()
-        found: tuple[dict[str, Any], int] = {}, 0
+        result: tuple[dict[str, Any], int] = {}, 0
         encodes = due.measure or due.score or (due.save and not preempted)  # otherwise there is no time to gather
         if encodes and not self.ended:
             try:
-                found = self.measure(number, state, due, preempted)
+                result = self.measure(number, state, due, preempted)
             except NotFinite as error:
                 raise self.failed(number, str(error)) from None
         if due.save or preempted:
-            self.save(state, *found)
+            self.save(state, *result)
         if preempted:
             self.checkpoints.close()
-        for callback in self.callbacks if found[0] else ():
-            callback(number, found[0])
+        for callback in self.callbacks if result[0] else ():
+            callback(number, result[0])
         self.speed.skip(time.perf_counter() - started)
 
     def measure(self, number: int, state: TrainState, due: Due, preempted: bool) -> tuple[dict[str, Any], int]:
@@ -246,9 +248,11 @@ class Training:
         if not number:
             return UserError(f"step 0: {reason}; config.model.init_from must be another model")
         saved = self.checkpoints.latest
-        left = "no checkpoint was saved yet" if saved is None else f"the last good checkpoint is that of step {saved}"
+        last_saved = (
+            "no checkpoint was saved yet" if saved is None else f"the last good checkpoint is that of step {saved}"
+        )
         return UserError(
-            f"step {number}: {reason}; {left}. "
+            f"step {number}: {reason}; {last_saved}. "
             "Start again in another workdir with a lower train.learning_rate or a higher temperature"
         )
 

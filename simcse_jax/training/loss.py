@@ -128,9 +128,9 @@ def loss_of(
         score=batch.get("score"),
     )
     terms = [
-        (term, seen_by(recipe, term.objective, own, seen[term.name], batch, of_tokens.get(term.name)))
+        (term, seen_by(recipe, term.objective, of_term, seen[term.name], batch, of_tokens.get(term.name)))
         for term in recipe.objectives
-        for own in [dataclasses.replace(of_batch, state=(kept or {}).get(term.name))]
+        for of_term in [dataclasses.replace(of_batch, state=(kept or {}).get(term.name))]
     ]
     return total(terms, settings["objective"], recipe.sizes, settings.get("size_weights")), measured(terms)
 
@@ -170,10 +170,10 @@ def make_networks(graph: Graph, recipe: Recipe, params: Params, frozen: Params, 
     }
     by_name = {}
     for name, network in ((ENCODER, graph), *recipe.networks) if recipe.passes else ():
-        own = params if name == ENCODER else parameters.subset(params, f"{name}.")
-        own = with_copies(network, frozen, recipe, count) if name == GENERATOR else own
-        encoder = parameters.merge(network, parameters.sentence_encoder(own)).encoder
-        by_name[name] = Network(encoder, by_layer.whole(own))
+        own_params = params if name == ENCODER else parameters.subset(params, f"{name}.")
+        own_params = with_copies(network, frozen, recipe, count) if name == GENERATOR else own_params
+        encoder = parameters.merge(network, parameters.sentence_encoder(own_params)).encoder
+        by_name[name] = Network(encoder, by_layer.whole(own_params))
     return StepNetworks(recipe, params, recipe.towers(encoders), by_name)
 
 
@@ -234,10 +234,10 @@ def project_views(
     psum: Psum,
 ) -> Float[Array, "V B P"]:
     """The embeddings of the views after the projector; those that share statistics are projected together."""
-    own = parameters.subset(params, parameters.PROJECTOR)
+    projector_params = parameters.subset(params, parameters.PROJECTOR)
     projected: dict[int, jax.Array] = {}
     for group in sharing_statistics(projector, views, plan):
-        rows = project(embeddings[jnp.array(group)], projector, own, psum)
+        rows = project(embeddings[jnp.array(group)], projector, projector_params, psum)
         projected |= dict(zip(group, rows, strict=True))
     return jnp.stack([projected[number] for number in range(len(views))])
 
@@ -249,8 +249,8 @@ def sharing_statistics(projector: Projector, views: Sequence[View], plan: Plan) 
         return [[number] for number in numbers]
     of_pairs = each_of(plan.pair())
     pairs = [number for number in numbers if views[number] in of_pairs]
-    others = [number for number in numbers if number not in pairs]
-    return [group for group in (pairs, others) if group]
+    unpaired = [number for number in numbers if number not in pairs]
+    return [group for group in (pairs, unpaired) if group]
 
 
 def second_pass(
@@ -311,8 +311,10 @@ def seen_by(
         return jnp.asarray(batch["present"])[:, view.column]
 
     def text(view: View) -> Int[Array, " B"]:  # the mean of several sentences has none, unless they are equal
-        first, *others = (jnp.asarray(batch["text"])[:, column] for column in view.columns)
-        return functools.reduce(lambda one, other: jnp.where(one == other, one, MEAN - batch["index"]), others, first)
+        first, *other_columns = (jnp.asarray(batch["text"])[:, column] for column in view.columns)
+        return functools.reduce(
+            lambda text, other: jnp.where(text == other, text, MEAN - batch["index"]), other_columns, first
+        )
 
     return dataclasses.replace(
         of_batch,
@@ -349,8 +351,8 @@ def total(
         weight = fields.pop("weight")
         if sizes and objective.truncatable:
             assert size_weights is not None
-            each = [objective.loss(embedded.truncated(size), **fields) for size in sizes]
-            loss += weight * sum(size_weights[place] * one for place, one in enumerate(each))
+            losses = [objective.loss(embedded.truncated(size), **fields) for size in sizes]
+            loss += weight * sum(size_weights[place] * value for place, value in enumerate(losses))
         else:
             loss += weight * objective.loss(embedded, **fields)
     return loss

@@ -52,10 +52,10 @@ def open_prepared(data: DataSpec, model: Pretrained, tokenizer: Tokenizer) -> di
         else:
             paths[name] = Path(folder)
     if paths and not data.one_source:
-        first, *others = paths.values()
-        if others:
+        first, *other_paths = paths.values()
+        if other_paths:
             check_alike({name: read_manifest(path) for name, path in paths.items()})
-        return {data.train: _open(data, data.train, [first, *others], model, tokenizer)}
+        return {data.train: _open(data, data.train, [first, *other_paths], model, tokenizer)}
     return {name: _open(data, name, [path], model, tokenizer) for name, path in paths.items()}
 
 
@@ -133,12 +133,12 @@ def by_weight(weights: Sequence[float], names: Sequence[str], sizes: Sequence[in
     Raises:
       UserError: naming a source whose weight gives it no row.
     """
-    found = Mixture(share_out(sum(sizes), weights))
-    for name, count, times in zip(names, found.counts, found.times(sizes), strict=True):
+    mixture = Mixture(share_out(sum(sizes), weights))
+    for name, count, times in zip(names, mixture.counts, mixture.times(sizes), strict=True):
         if not count:
             raise UserError(f"config.data.weights: {name} would have no row of an epoch; give it a larger weight")
-        processes.say(f"{name}: {count:,} of the {found.total:,} rows of an epoch ({times:.3g} times each row)")
-    return found
+        processes.say(f"{name}: {count:,} of the {mixture.total:,} rows of an epoch ({times:.3g} times each row)")
+    return mixture
 
 
 def folders_of(name: str) -> dict[str, Folder]:
@@ -148,12 +148,12 @@ def folders_of(name: str) -> dict[str, Folder]:
       UserError: when only some sources are corpora, one is not complete, or its bucket cannot be reached.
     """
     names = split_sources(name) if "," in name else [name]
-    found = {each: folder for each in names if (folder := _folder_of(each)) is not None}
-    if other := next((each for each in names if found and each not in found), None):
+    folders = {path: folder for path in names if (folder := _folder_of(path)) is not None}
+    if other := next((path for path in names if folders and path not in folders), None):
         raise UserError(
-            f"config.data.train={name}: {next(iter(found))} is a prepared corpus, {other} is not; prepare that too"
+            f"config.data.train={name}: {next(iter(folders))} is a prepared corpus, {other} is not; prepare that too"
         )
-    return found
+    return folders
 
 
 def _folder_of(name: str) -> Folder | None:
@@ -176,13 +176,16 @@ def check_alike(manifests: Mapping[str, Manifest]) -> None:
     Raises:
       UserError: naming two of them and what differs.
     """
-    (first, one), *others = manifests.items()
-    for name, other in others:
-        columns = min(one.columns, other.columns)
+    (first, first_manifest), *other_manifests = manifests.items()
+    for name, other in other_manifests:
+        columns = min(first_manifest.columns, other.columns)
         pairs = {
-            "--model": ((one.key["tokenizer"], one.token_bytes), (other.key["tokenizer"], other.token_bytes)),
-            "--max-length": (one.lengths[:columns], other.lengths[:columns]),
-            "--labels": (one.labels, other.labels),
+            "--model": (
+                (first_manifest.key["tokenizer"], first_manifest.token_bytes),
+                (other.key["tokenizer"], other.token_bytes),
+            ),
+            "--max-length": (first_manifest.lengths[:columns], other.lengths[:columns]),
+            "--labels": (first_manifest.labels, other.labels),
         }
         for option in (option for option, (ours, theirs) in pairs.items() if ours != theirs):
             apart = f", or set data.batching={ONE_SOURCE}" if option == "--labels" else ""
@@ -204,17 +207,17 @@ def check_same(data: DataSpec, manifest: Manifest, model: Pretrained, tokenizer:
             f"{model.name}; prepare it again with --model {model.name}"
             + (f" --template {model.template!r:.100}" if model.template else "")
         )
-    lengths, own = data.lengths, manifest.lengths
-    if lengths[: manifest.columns] != own[: manifest.columns]:
-        if len(set(lengths)) == len(set(own)) == 1:
+    lengths, built = data.lengths, manifest.lengths
+    if lengths[: manifest.columns] != built[: manifest.columns]:
+        if len(set(lengths)) == len(set(built)) == 1:
             raise UserError(
-                f"config.data.max_length={data.max_length}: {name} was prepared with {own.anchor}; set it to "
-                f"that, or prepare the corpus again with --max-length {data.max_length}"
+                f"config.data.max_length={data.max_length}: {name} was prepared with {built.anchor}; set it "
+                f"to that, or prepare the corpus again with --max-length {data.max_length}"
             )
         raise UserError(
             f"config.data.lengths: {lengths.anchor} tokens of anchors and {lengths.positive} of others, but {name} was "
-            f"prepared with {own.anchor} and {own.positive}; set data.lengths.anchor and data.lengths.positive to "
-            f"these, or prepare the corpus again with --max-length {lengths.anchor} {lengths.positive}"
+            f"prepared with {built.anchor} and {built.positive}; set data.lengths.anchor and data.lengths.positive "
+            f"to these, or prepare the corpus again with --max-length {lengths.anchor} {lengths.positive}"
         )
     augmentation = data.augment.name if data.augment else ""
     if data.spans or augmentation == "mlm":
@@ -244,5 +247,5 @@ def kinds(manifest: Manifest) -> str:
     numbers = {width: 0 for width in range(1, manifest.columns + 1)}
     for shard in manifest.shards:
         numbers[shard.columns] += shard.rows
-    found = " and ".join(f"{count} {kind_of(width)}" for width, count in numbers.items() if count)
-    return f"{found}, some with fewer hard negatives" if manifest.lacking else found
+    rows = " and ".join(f"{count} {kind_of(width)}" for width, count in numbers.items() if count)
+    return f"{rows}, some with fewer hard negatives" if manifest.lacking else rows

@@ -59,20 +59,20 @@ def read_corpus(data: DataSpec, model: Pretrained, tokenizer: Tokenizer, example
         raise UserError(f"config.{field}={most}: {model.name} takes at most {model.config.max_length} tokens")
     _check_template(data, model, tokenizer)
     if prepared := open_prepared(data, model, tokenizer):
-        check_roles(data, [name for name, each in prepared.items() if each.num_columns == 1], len(prepared))
+        check_roles(data, [name for name, folder in prepared.items() if folder.num_columns == 1], len(prepared))
         opened = []
-        for name, each in prepared.items():
-            pairing = choose_pairing(data, each.num_columns)
-            check_enough(data.batch_size, name, each.num_rows, pairing)
-            opened.append(dataclasses.replace(each, pairing=pairing))
-        found: AnyCorpus = opened[0] if len(opened) == 1 else one_source(data, list(prepared), opened)
+        for name, folder in prepared.items():
+            pairing = choose_pairing(data, folder.num_columns)
+            check_enough(data.batch_size, name, folder.num_rows, pairing)
+            opened.append(dataclasses.replace(folder, pairing=pairing))
+        corpus: AnyCorpus = opened[0] if len(opened) == 1 else one_source(data, list(prepared), opened)
     else:
-        found = _tokenized(data, model, tokenizer, examples)
+        corpus = _tokenized(data, model, tokenizer, examples)
     if data.repeated:
-        for part in found.parts:
+        for part in corpus.parts:
             length = int(part.places[min(1, part.num_columns - 1)])
             _check_repeated(length, length + data.repeated.most(length), model)
-    return found
+    return corpus
 
 
 def _check_repeated(length: int, longer: int, model: Pretrained) -> None:
@@ -134,8 +134,8 @@ def _tokenized(data: DataSpec, model: Pretrained, tokenizer: Tokenizer, examples
     corpus = dataclasses.replace(corpus, pairing=pairing, group=group)
     if corpus.cut:
         at = " and ".join(str(length) for length in dict.fromkeys(data.lengths))
-        every = len(examples) * len(examples.columns) if examples.present is None else int(examples.present.sum())
-        processes.say(f"{corpus.cut:,} of {every:,} sentences have more than {at} tokens and are cut there")
+        sentences = len(examples) * len(examples.columns) if examples.present is None else int(examples.present.sum())
+        processes.say(f"{corpus.cut:,} of {sentences:,} sentences have more than {at} tokens and are cut there")
     if data.teacher:
         corpus = dataclasses.replace(corpus, teacher=teach(data.teacher, teachers, examples))
     if prompts:
@@ -163,8 +163,8 @@ def with_texts(data: DataSpec, corpus: Corpus, examples: Examples, first: int = 
         return corpus
     columns = (column[rows] for column in examples.columns[:width])
     numbers, texts = numbered(zip(*columns, strict=True))
-    there = np.array([bool(text) for text in texts])[numbers]
-    apart = np.where(there, numbers, -1) if data.keeps_apart else None
+    has_text = np.array([bool(text) for text in texts])[numbers]
+    apart = np.where(has_text, numbers, -1) if data.keeps_apart else None
     return dataclasses.replace(corpus, texts=numbers if left_out else None, apart=apart)
 
 
@@ -180,7 +180,7 @@ def _say_kinds(data: str, names: Sequence[str], kinds: list[str], examples: Exam
     """Prints what each source has, and the rows that were skipped."""
     skipped = {"blank rows": examples.blank, "without a label": examples.unlabelled}
     skipped["without a score"] = examples.unscored
-    notes = [f"{count} {what} skipped" for what, count in skipped.items() if count]
+    notes = [f"{count} {reason} skipped" for reason, count in skipped.items() if count]
     if kinds[1:]:
         for name, kind in zip(names, kinds, strict=True):
             processes.say(f"{name}: {kind}")
@@ -202,9 +202,9 @@ def check_drawn(subsample: int, names: Sequence[str], sizes: Sequence[int]) -> N
 
 def say_prompts(names: Sequence[str], prompts: Sequence[Prompts]) -> None:
     """Prints the prompts of each source; one line where all have the same."""
-    same = all(each == prompts[0] for each in prompts)
-    for name, each in zip(["all sources" if names[1:] else names[0]] if same else names, prompts, strict=False):
-        processes.say(f"{name}: prompts {each.anchor!r} and {each.positive!r}")
+    same = all(prompt == prompts[0] for prompt in prompts)
+    for name, prompt in zip(["all sources" if names[1:] else names[0]] if same else names, prompts, strict=False):
+        processes.say(f"{name}: prompts {prompt.anchor!r} and {prompt.positive!r}")
 
 
 def one_source(data: DataSpec, names: Sequence[str], parts: Sequence[MixedCorpus]) -> OneSource:
@@ -213,9 +213,9 @@ def one_source(data: DataSpec, names: Sequence[str], parts: Sequence[MixedCorpus
     Raises:
       UserError: naming a source that is smaller than a batch, or whose weight is too small.
     """
-    found = OneSource(tuple(names), tuple(parts), data.weights)
-    found.mixture(data.batch_size)
-    return found
+    source = OneSource(tuple(names), tuple(parts), data.weights)
+    source.mixture(data.batch_size)
+    return source
 
 
 def alone_in(names: Sequence[str], examples: Examples) -> list[str]:
@@ -302,9 +302,9 @@ def augmented(data: DataSpec, examples: Examples) -> Examples:
             f"config.data.augment.name={options.name!r}: {data.train} has positives of its own; "
             "choose its sentences alone with data.columns.anchor"
         )
-    own = examples.columns[0]
+    anchors = examples.columns[0]
     name, percent, both, lexicon, mlm_model = options
     change = functools.partial(
-        augment, own, name=name, percent=percent, lexicon=lexicon, mlm_model=mlm_model, seed=data.seed
+        augment, anchors, name=name, percent=percent, lexicon=lexicon, mlm_model=mlm_model, seed=data.seed
     )
-    return dataclasses.replace(examples, columns=(change(column=0) if both else own, change(column=1)))
+    return dataclasses.replace(examples, columns=(change(column=0) if both else anchors, change(column=1)))

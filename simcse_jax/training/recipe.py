@@ -61,8 +61,13 @@ class Recipe(NamedTuple):
         the batch, mask tokens are known by their id, and an objective from outside looks at what it likes.
         """
         changed = any(callable(view.change) for view in self.views)
-        own = self.pooler == MASK_TOKEN or any(view.removed for view in self.views)  # ids that are written here
-        return self.masking is not None or changed or own or any(term.name not in BUILT_IN for term in self.objectives)
+        writes_ids = self.pooler == MASK_TOKEN or any(view.removed for view in self.views)  # ids that are written here
+        return (
+            self.masking is not None
+            or changed
+            or writes_ids
+            or any(term.name not in BUILT_IN for term in self.objectives)
+        )
 
     @property
     def ignores_shift(self) -> bool:
@@ -101,7 +106,7 @@ class Recipe(NamedTuple):
             if isinstance(view, View):
                 by_name[name] = of(view)
             elif view:
-                by_name[name] = jnp.stack([of(one) for one in view])
+                by_name[name] = jnp.stack([of(column) for column in view])
         return by_name
 
     def towers(self, encoders: Mapping[int | str, SentenceEncoder]) -> Towers:

@@ -70,7 +70,7 @@ def report(training: Training, best: int, embed: Embedder, start: Embedder | Non
     with doing():
         result = final_scores(inputs, embed, seed, before)
         if start is not None:
-            first, last = (transformed(each, inputs.evaluation.postprocess, seed) for each in (start, embed))
+            first, last = (transformed(encode, inputs.evaluation.postprocess, seed) for encode in (start, embed))
             comparison = compare(inputs.evaluation.at_end, first, last, seed)
             against = {AGAINST_START: comparison._asdict() | {"step": best}}
             if not comparison.is_better:

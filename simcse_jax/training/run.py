@@ -159,8 +159,10 @@ def read_inputs(config: Section) -> Inputs:
 
     model = read_start(spec, data.max_length, training, measured=config.analysis.every > 0)
     tokenizer = model.tokenizer
-    known = dataclasses.replace(model.config, convolutions=spec.convolutions, mask_token_id=tokenizer.mask_token_id)
-    model = dataclasses.replace(model, config=known)
+    model_config = dataclasses.replace(
+        model.config, convolutions=spec.convolutions, mask_token_id=tokenizer.mask_token_id
+    )
+    model = dataclasses.replace(model, config=model_config)
     template = read_positive_template(views.positive_template, views.denoising, model, tokenizer)
     check_poolers(spec, model, [name for name, value in views.items() if value == "shuffled"])
     with_parts(model.config, spec)  # refuses what does not fit
@@ -237,12 +239,12 @@ def train(
     training: Training, state: TrainState, preemption: Preemption, resumed: int | None, trace: Path | None
 ) -> TrainState:
     """All steps that are left, with a trace of some of them in the folder `trace`."""
-    left, schedule = training.left(int(state.step)), training.setup.schedule
+    steps_left, schedule = training.left(int(state.step)), training.setup.schedule
     if not schedule.total and resumed is None:
         training.look(0, state, schedule.due(0))
-    if trace and not left:
+    if trace and not steps_left:
         processes.say(f"--profile {trace}: no step is left that could be traced")
     elif trace:
         training.ahead = 1 + LAST_TRACED  # nothing is compiled within the trace
-    with traced(training.updates, trace if left else None, left) as training.traced_update:
+    with traced(training.updates, trace if steps_left else None, steps_left) as training.traced_update:
         return training.train(state, preemption)

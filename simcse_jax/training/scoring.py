@@ -50,9 +50,9 @@ def choose(setup: Setup, params: Params, score: bool) -> Chosen:
     Raises:
       NotFinite: when embeddings are not finite.
     """
-    own = [setup.model(params, tower) for tower in setup.towers]
-    judged = [Shown(setup.judge.with_params(each)) for each in own] if score and setup.scoring else []
-    each = [evaluate_all(model, setup.scoring) for model in judged]
-    tower = max(range(len(each)), key=lambda tower: next(iter(each[tower].values())), default=0)
-    which = {"second_encoder": tower} if own[1:] else {}
-    return Chosen(Shown(setup.embed.with_params(own[tower])), tower, each[tower] if each else {}, which)
+    models = [setup.model(params, tower) for tower in setup.towers]
+    judged = [Shown(setup.judge.with_params(model)) for model in models] if score and setup.scoring else []
+    scores = [evaluate_all(model, setup.scoring) for model in judged]
+    tower = max(range(len(scores)), key=lambda tower: next(iter(scores[tower].values())), default=0)
+    which = {"second_encoder": tower} if models[1:] else {}
+    return Chosen(Shown(setup.embed.with_params(models[tower])), tower, scores[tower] if scores else {}, which)

@@ -122,8 +122,8 @@ class Setup:
         Weights go from the host straight to their places, where the optimizer's part is made: no device ever has all of
         either.
         """
-        every = initial_params(self.spec, self.inputs.model, self.inputs.adapter)
-        params = partial.split(every, self.encoder)[0]
+        all_params = initial_params(self.spec, self.inputs.model, self.inputs.adapter)
+        params = partial.split(all_params, self.encoder)[0]
         params, kept = distribute((params, initial_kept(self.spec, self.encoder, params)), self.mesh)
         return split_state(params, self.numbers, self.recipe.optimization, kept, self.mesh)
 
@@ -188,7 +188,7 @@ def data_spec(config: Config) -> DataSpec:
         equal_texts=data.equal_texts,
         labels=bool(needing(objectives, "labels")),
         scores=scores_of(config),
-        ranked_by=next((one.name for one in scored if one.scores == "ranked"), ""),
+        ranked_by=next((objective.name for objective in scored if objective.scores == "ranked"), ""),
         pairing=pairing,
         paired_by=paired_by,
         teacher=TeacherSpec(**config.teacher, objectives=tuple(taught)) if taught and config.teacher.model else None,
@@ -210,7 +210,7 @@ def scores_of(config: Config) -> Scores | None:
     if not objectives:
         return None
     bounds = read_range(config.data.score_range)
-    unit = [one.name for one in objectives if one.scores == "unit"]
+    unit = [objective.name for objective in objectives if objective.scores == "unit"]
     if bounds is None and unit:
         return Scores(f"objective.{unit[0]}", (0.0, 1.0))
     return Scores(f"objective.{objectives[0].name}", bounds, stated=bounds is not None)
@@ -272,8 +272,8 @@ def make_setup(config: Section, inputs: Inputs) -> Setup:
     frozen = (generator.params if generator else {}) | partial.in_step(frozen_params(spec, model))
     corpus = inputs.corpus
     parts = [(part.num_columns, part.lengths) for part in corpus.parts] if corpus is not None else [(1, ())]
-    every = config.train.log_every, config.eval.every, config.analysis.every, config.checkpoint.keep_every
-    schedule = Schedule(inputs.total_steps, *every, keep_start=config.eval.against_start and has_scores(config))
+    intervals = config.train.log_every, config.eval.every, config.analysis.every, config.checkpoint.keep_every
+    schedule = Schedule(inputs.total_steps, *intervals, keep_start=config.eval.against_start and has_scores(config))
     return Setup(
         spec,
         inputs,
@@ -404,7 +404,9 @@ def make_recipe(
             Term(
                 with_loss(objective),
                 tuple(
-                    (field, config.objective[name][field]) for field, one in objective.fields.items() if not one.of_step
+                    (field, config.objective[name][field])
+                    for field, declared in objective.fields.items()
+                    if not declared.of_step
                 ),
                 spec.projector is not None and name in spec.projected,
             )

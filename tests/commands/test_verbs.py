@@ -124,7 +124,13 @@ VERBS = [name for name in COMMANDS if not hasattr(importlib.import_module(module
 @pytest.mark.parametrize("command", VERBS)
 def test_each_option_has_a_help(command):
     made = verbs.app(command)
-    assert "Needs" in verbs.function_of(command).__doc__ or command in ("runs", "overlap", "build-data", "mine", "prepare")
+    assert "Needs" in verbs.function_of(command).__doc__ or command in (
+        "runs",
+        "overlap",
+        "build-data",
+        "mine",
+        "prepare",
+    )
     for app in (made, *(made[name] for name in made if not name.startswith("-"))):
         for argument in app.assemble_argument_collection(parse_docstring=True):
             assert argument.parameter.help, argument.name

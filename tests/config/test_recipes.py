@@ -87,7 +87,7 @@ def test_recipes_are_listed_and_a_variant_is_chosen_by_its_name_the_default_one_
     assert choose_variant("large", {"base": 1, "large": 2}) == 2
     with pytest.raises(UserError, match=r"^no variant 'huge' of this config; it has base, large$") as caught:
         choose_variant("huge", {"base": 1, "large": 2})
-    assert isinstance(caught.value, NoSuchVariant) and caught.value.known == ("base", "large")
+    assert isinstance(caught.value, NoSuchVariant) and caught.value.variants == ("base", "large")
 
     def variants(code):
         (tmp_path / "x.py").write_text(f"from simcse_jax.config import choose_variant\n{code}\n")

@@ -81,7 +81,7 @@ def test_embeddings_are_encoded_once_averaged_and_made_noisy_and_other_changes_a
 
 def test_the_mean_of_several_columns_is_one_positive_with_masks_of_its_own():
     views = each_of(Plan(4, "independent", positives=3).pair())
-    assert len(views) == 2 and views[1].others == (2, 3)
+    assert len(views) == 2 and views[1].further_columns == (2, 3)
     ((one, draws),) = passes_of(views).items()
     encoded = {(one, draw): jnp.full((2, 3), float(draw.column)) for draw in draws}
     rows = Rows(batch(1), jnp.int32(0), settings())

@@ -50,13 +50,13 @@ class Tracker:
     def __init__(self, name: str, folder: Folder, open_run: Callable[[str | None], Service]):
         """Opens the run in the tracker."""
         self._name, self._file = name, folder / f"{name}.json"
-        known, last = self._read()
+        run_id, last = self._read()
         try:
-            self._service = open_run(known)
+            self._service = open_run(run_id)
         except Exception as error:
             cure = f'; run: pip install "simcse_jax[{name}]"' if isinstance(error, ImportError) else ""
             raise UserError(f"config.train.report_to={name}: {reason(error)}{cure}") from None
-        self._last = {} if self._service.is_new or self._service.id != known else last
+        self._last = {} if self._service.is_new or self._service.id != run_id else last
         self._rows: list[Row] = []
         self._result: tuple[int, dict[str, float]] | None = None
         self._failed = self._ended = False
@@ -124,7 +124,9 @@ class Tracker:
         if not self._file.is_file():
             return None, {}
         saved: dict[str, Any] = read_json(self._file)
-        known, last = saved.get("id"), saved.get("last")
-        if not (isinstance(known, str) and isinstance(last, dict) and all(type(step) is int for step in last.values())):
+        run_id, last = saved.get("id"), saved.get("last")
+        if not (
+            isinstance(run_id, str) and isinstance(last, dict) and all(type(step) is int for step in last.values())
+        ):
             raise UserError(f"{self._file}: damaged; remove it to report to a new run")
-        return known, last
+        return run_id, last

@@ -216,10 +216,10 @@ def gpu_memory(whole: float) -> float:
     Raises:
       UserError: when that is not a number above 0, or the variable is set under its old name too.
     """
-    given = {name: os.environ[name] for name in FRACTIONS if os.environ.get(name)}
-    if len(given) > 1:
-        raise UserError(f"{' and '.join(given)} are both set: unset the latter, which is the old name")
-    for name, value in given.items():
+    variables = {name: os.environ[name] for name in FRACTIONS if os.environ.get(name)}
+    if len(variables) > 1:
+        raise UserError(f"{' and '.join(variables)} are both set: unset the latter, which is the old name")
+    for name, value in variables.items():
         try:
             share = float(value)
         except ValueError:

@@ -48,8 +48,8 @@ def plot(rows: Sequence[Row], sweep: Section) -> Pictures:
             panel.set_ylim(len(rows) - 0.5, -0.5)  # the first row on top
             _draw(panel, rows, metric)
             panel.locator_params(axis="x", nbins=4)
-        found = [panel.get_legend_handles_labels() for panel in grid]
-        by_label = {label: handle for part in found for handle, label in zip(*part, strict=True)}
+        handles_of_panels = [panel.get_legend_handles_labels() for panel in grid]
+        by_label = {label: handle for part in handles_of_panels for handle, label in zip(*part, strict=True)}
         handles = {label: by_label[label] for label in (OURS, SEEDS, BASELINE, PAPER) if label in by_label}
         if handles:
             figure.legend(handles.values(), handles, loc="outside lower center", ncols=len(handles), frameon=False)

@@ -154,10 +154,12 @@ def check_measured(config: Section, metric: str, where: str) -> None:
         if not config.eval.transfer:
             raise UserError(f"{where}.eval.transfer: must be set for the metric {metric}")
     elif not scores_tests(config):
-        what = f"eval.data={config.eval.data} has no test tasks for {metric}; give SentEval's folder and eval.tasks, or"
+        problem = (
+            f"eval.data={config.eval.data} has no test tasks for {metric}; give SentEval's folder and eval.tasks, or"
+        )
         if config.data.held_out:
-            what = f"data.held_out={config.data.held_out}: {metric} is not measured on rows held out;"
-        raise UserError(f"{where}.{what} set config.sweep.metrics={_instead(config)}")
+            problem = f"data.held_out={config.data.held_out}: {metric} is not measured on rows held out;"
+        raise UserError(f"{where}.{problem} set config.sweep.metrics={_instead(config)}")
     elif not set(needed.tasks) & set(config.eval.tasks):
         raise UserError(f"{where}.eval.tasks={','.join(config.eval.tasks)}: has no {needed.tasks[0]}, for {metric}")
 
@@ -189,14 +191,14 @@ def _check_same_tests(rows: Sequence[tuple[Variant, Section]]) -> None:
 
 def sources(config: Section) -> dict[str, str]:
     """What a run reads, by field."""
-    found = by_field("data.train", config.data.train) if trains(config) else {}
+    names = by_field("data.train", config.data.train) if trains(config) else {}
     if config.eval.postprocess and config.eval.postprocess_data not in (TARGET, TARGET_ALL):
-        found |= by_field("eval.postprocess_data", config.eval.postprocess_data)
+        names |= by_field("eval.postprocess_data", config.eval.postprocess_data)
     if config.analysis.every and config.analysis.data:
-        found["analysis.data"] = config.analysis.data
+        names["analysis.data"] = config.analysis.data
     if config.eval.retrieval.data:
-        found |= by_field("eval.retrieval.data", config.eval.retrieval.data)
-    return found | ({"eval.data": config.eval.data} if config.eval.data else {})
+        names |= by_field("eval.retrieval.data", config.eval.retrieval.data)
+    return names | ({"eval.data": config.eval.data} if config.eval.data else {})
 
 
 def _is_there(name: str) -> bool:
@@ -247,8 +249,8 @@ def run_all(runs: Sequence[Run]) -> list[str]:
         for number, run in enumerate(pending):
             if signals:  # one that arrived after the last step of a run, which ignores it
                 raise Preempted("SIGTERM: all runs so far are saved; the same command resumes there")
-            left = (time.monotonic() - started) / number * (len(pending) - number) if number else 0
-            place = f"run {number + 1} of {len(pending)}{f', {tqdm.format_interval(left)} left' if left else ''}"
+            wait = (time.monotonic() - started) / number * (len(pending) - number) if number else 0
+            place = f"run {number + 1} of {len(pending)}{f', {tqdm.format_interval(wait)} left' if wait else ''}"
             print(f"=== {place}: {run.name}", flush=True)
             try:
                 train_and_evaluate(run.config, str(run.workdir))

@@ -56,14 +56,14 @@ def summarize(
     for variant in variants:
         baseline, cells = baseline_of(variant, sweep), {}
         for metric in sweep.metrics:
-            own = values(variant.name, metric)
+            by_seed = values(variant.name, metric)
             other = {} if baseline == variant.name else values(baseline, metric)
-            shared = [seed for seed in own if seed in other]
-            pairs = [own[seed] for seed in shared], [other[seed] for seed in shared]
+            shared = [seed for seed in by_seed if seed in other]
+            pairs = [by_seed[seed] for seed in shared], [other[seed] for seed in shared]
             cells[metric] = Cell(
-                own,
-                float(np.mean(list(own.values()))) if own else None,
-                float(np.std(list(own.values()), ddof=1)) if len(own) > 1 else None,
+                by_seed,
+                float(np.mean(list(by_seed.values()))) if by_seed else None,
+                float(np.std(list(by_seed.values()), ddof=1)) if len(by_seed) > 1 else None,
                 variant.paper.get(metric),
                 float(np.mean(np.subtract(*pairs))) if shared else None,
                 paired_p(*pairs),

@@ -264,9 +264,9 @@ def _number(value: float | None) -> str:
 
 def _legend(rows: Sequence[Row], sweep: Section) -> str:
     seeds = read_seeds(sweep)
-    own = [row for row in rows if not row.quoted]
-    missing = [seed not in cell.values for row in own for cell in row.cells.values() for seed in seeds]
-    if not own:
+    measured_rows = [row for row in rows if not row.quoted]
+    missing = [seed not in cell.values for row in measured_rows for cell in row.cells.values() for seed in seeds]
+    if not measured_rows:
         return "All rows are quoted from the paper; nothing is run."
     brackets = "in brackets, how many of them are finished"
     text = (
@@ -278,7 +278,7 @@ def _legend(rows: Sequence[Row], sweep: Section) -> str:
     )
     if any(missing):
         text += f" {EMPTY}: no value; {sum(missing)} of {len(missing)} are missing."
-    if any(cell.chosen for row in own for cell in row.cells.values()):
+    if any(cell.chosen for row in measured_rows for cell in row.cells.values()):
         text += f" {CHOSEN}: what a row is, its reading or its rate, was chosen on this column, which flatters it."
     if sweep.report_once:
         once = ", ".join(_heading(rows, metric) for metric in sweep.report_once)

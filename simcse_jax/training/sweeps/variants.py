@@ -139,15 +139,25 @@ def load_variants(path: str) -> tuple[Variant, ...]:
     return variants
 
 
-def _is_variant(given: object) -> bool:
-    if not isinstance(given, Variant) or not isinstance(given.name, str) or not isinstance(given.baseline, str):
+def _is_variant(candidate: object) -> bool:
+    if (
+        not isinstance(candidate, Variant)
+        or not isinstance(candidate.name, str)
+        or not isinstance(candidate.baseline, str)
+    ):
         return False
-    if not isinstance(given.fields, Mapping) or not isinstance(given.paper, Mapping) or type(given.quoted) is not bool:
+    if (
+        not isinstance(candidate.fields, Mapping)
+        or not isinstance(candidate.paper, Mapping)
+        or type(candidate.quoted) is not bool
+    ):
         return False
-    numbers = all(type(value) in (int, float) for value in given.paper.values())
-    if type(given.chosen_on) is not tuple:
+    numbers = all(type(value) in (int, float) for value in candidate.paper.values())
+    if type(candidate.chosen_on) is not tuple:
         return False
-    return numbers and all(isinstance(name, str) for name in (*given.fields, *given.paper, *given.chosen_on))
+    return numbers and all(
+        isinstance(name, str) for name in (*candidate.fields, *candidate.paper, *candidate.chosen_on)
+    )
 
 
 def read_seeds(sweep: Config) -> tuple[int, ...]:
@@ -172,15 +182,15 @@ def read_sweep(config: config_dict.ConfigDict, variants: Sequence[Variant]) -> l
         raise UserError(
             f"config.sweep={sweep!r:.100}: must come from sweep_defaults() of simcse_jax.training.sweeps.variants"
         )
-    for name, one in FIELDS.items():
+    for name, declared in FIELDS.items():
         short = name.removeprefix("sweep.")
         if short not in sweep:
             raise UserError(
                 f"config.{name} is missing; start from sweep_defaults() of simcse_jax.training.sweeps.variants"
             )
-        check_type(f"config.{name}", sweep[short], type(one.default))
+        check_type(f"config.{name}", sweep[short], type(declared.default))
         check_range(f"config.{name}", sweep[short])
-        for rule in one.rules:
+        for rule in declared.rules:
             rule.check(f"config.{name}", sweep[short])
     if config.seed != default_config().seed:
         raise UserError(f"config.seed={config.seed}: a sweep's runs have the seeds of config.sweep.seeds; set that")
@@ -206,10 +216,10 @@ def _choose(sweep: config_dict.ConfigDict, variants: Sequence[Variant]) -> list[
         if names.count(name) > 1:
             raise UserError(f"variant {name!r}: two variants have that name")
     for variant in variants:
-        for what, given in (("the paper's values", variant.paper), ("what it was chosen on", variant.chosen_on)):
-            for metric in given:
+        for claim, metrics in (("the paper's values", variant.paper), ("what it was chosen on", variant.chosen_on)):
+            for metric in metrics:
                 if metric not in METRICS:
-                    raise no_such(f"variant {variant.name!r}: {what}", "metric", metric, METRICS)
+                    raise no_such(f"variant {variant.name!r}: {claim}", "metric", metric, METRICS)
         if variant.quoted and (variant.fields or variant.baseline or not variant.paper):
             raise UserError(f"variant {variant.name!r}: is quoted: it has the paper's values alone")
     _check_held_out(sweep, variants)
@@ -251,13 +261,13 @@ def _check_held_out(sweep: config_dict.ConfigDict, variants: Sequence[Variant]) 
 def _lay_over(config: config_dict.ConfigDict, variant: Variant) -> Section:
     resolved = config.copy_and_resolve_references().unlock()
     del resolved["sweep"]
-    known = flatten(resolved)
+    fields = flatten(resolved)
     for name, value in variant.fields.items():
-        if name not in known:
-            raise UserError(f"variant {variant.name!r}: config.{name}: {no_such_field(name, known, 'config.')}")
+        if name not in fields:
+            raise UserError(f"variant {variant.name!r}: config.{name}: {no_such_field(name, fields, 'config.')}")
         if name == "seed":
             raise UserError(f"variant {variant.name!r}: config.seed is set by config.sweep.seeds")
-        expected = type(known[name])
+        expected = type(fields[name])
         check_type(f"variant {variant.name!r}: config.{name}", value, expected)
         value = expected(value)
         *path, last = name.split(".")
