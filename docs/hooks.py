@@ -92,7 +92,7 @@ def of_command(name: str) -> Iterator[str]:
         return
     shown = io.StringIO()
     with mock.patch.object(sys, "argv", [f"simcse-jax {name}", "--help"]), contextlib.redirect_stdout(shown):
-        verbs.main_of(name)()
+        verbs.make_main(name)()
     usage, about, *blocks = shown.getvalue().replace(f"{ROOT}/", "").split("\n\n")
     yield f"`{usage.removeprefix('usage: ')}`\n\n{plain(about)}\n\n[All fields](fields.md)"
     for block in blocks:

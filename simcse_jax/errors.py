@@ -72,7 +72,7 @@ def not_utf8(error: UnicodeDecodeError, others_are: bool = False) -> str:
     return f"is not UTF-8 (byte 0x{line[place]:02x}); {cure}"
 
 
-def why(error: BaseException) -> str:
+def system_message(error: BaseException) -> str:
     """The system's words for an error of a file, or the message of a store's client or another library."""
     return getattr(error, "strerror", None) or reason(error)
 

@@ -27,7 +27,7 @@ def rule(words: str, holds: Callable[[Any], bool]) -> Rule:
     return Rule(words, check)
 
 
-def listed(words: str, read: Callable[[Any], object]) -> Rule:
+def list_of(words: str, read: Callable[[Any], object]) -> Rule:
     """The rule of a list of numbers, which `read` takes, or raises a ValueError.
 
     They are texts there, as on the command line and in `run.json`.
@@ -63,7 +63,7 @@ def above(bound: float, why: str = "") -> Rule:
     return rule(f"above {bound}{why and f' ({why})'}", lambda value: bound < value < inf)
 
 
-def given(words: str) -> Rule:
+def nonempty(words: str) -> Rule:
     """A text that is not empty."""
     return rule(words, bool)
 
@@ -74,7 +74,7 @@ def one_of(names: Iterable[str]) -> Rule:
     return rule(f"one of {', '.join(choices)}", lambda value: value in choices)
 
 
-def either(names: Iterable[str]) -> Rule:
+def one_of_two(names: Iterable[str]) -> Rule:
     """One of two names."""
     choices = tuple(names)
     return rule(" or ".join(choices), lambda value: value in choices)
@@ -191,4 +191,4 @@ def explain(choices: Mapping[str, str]) -> str:
 
 def reading(readings: Mapping[str, str]) -> Field:
     """Which of two formulas: what a paper prints, and what its authors' code computes."""
-    return field("paper", f"Which of two formulas. {explain(readings)}.", either(readings))
+    return field("paper", f"Which of two formulas. {explain(readings)}.", one_of_two(readings))

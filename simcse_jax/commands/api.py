@@ -113,15 +113,15 @@ def train(
       Preempted, KeyboardInterrupt: for SIGTERM and Ctrl-C, after saving.
     """
     _check_arguments(workdir, callbacks)
-    config, complete, name = _loaded(recipe)
-    user_fields = _given(config, data, model, eval, objective, fields)
+    config, complete, name = _load_recipe(recipe)
+    user_fields = _collect_fields(config, data, model, eval, objective, fields)
     for field, value in user_fields.items():
         set_field(config, field, value)
     if not is_remote(str(workdir)):
         output_folder(str(workdir), option="workdir", utf8=True)
     for field, value, file in (("data.train", data, DATA), ("eval.data", eval, EVAL)):
         if value is not None and not isinstance(value, str | Path):
-            user_fields[field] = _written(value, workdir, field, file)
+            user_fields[field] = _write_data(value, workdir, field, file)
             set_field(config, field, user_fields[field])
     with mistakes_in(name):
         complete(config, {*user_fields})
@@ -169,13 +169,15 @@ def sweep(
             fields[SHORT[short]] = value
     known_fields |= {name: value for name, value in fields.items() if name in known_fields}  # weights of objectives
     argv = [f"--config={recipe}", f"--workdir={workdir}"]
-    argv += [f"--over={_full(name, known_fields)}={_listed(v)}" for name, v in (over or {}).items()]
+    argv += [f"--over={_full_name(name, known_fields)}={_join_values(v)}" for name, v in (over or {}).items()]
     for name, value in fields.items():
-        argv.append(f"--config.{name if name.startswith('sweep.') else _full(name, known_fields)}={_listed(value)}")
+        argv.append(
+            f"--config.{name if name.startswith('sweep.') else _full_name(name, known_fields)}={_join_values(value)}"
+        )
     return sweeping.run(argv)
 
 
-def _full(name: str, known_fields: Mapping[str, Any]) -> str:
+def _full_name(name: str, known_fields: Mapping[str, Any]) -> str:
     """The field that a name or its last part means.
 
     Raises:
@@ -186,7 +188,7 @@ def _full(name: str, known_fields: Mapping[str, Any]) -> str:
     return full
 
 
-def _listed(value: Any) -> str:
+def _join_values(value: Any) -> str:
     return ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
 
 
@@ -212,7 +214,9 @@ def set_field(config: config_dict.ConfigDict, name: str, value: Any) -> None:
     config.update_from_flattened_dict({name: value})
 
 
-def _loaded(recipe: str | Path | config_dict.ConfigDict) -> tuple[config_dict.ConfigDict, Callable[..., None], str]:
+def _load_recipe(
+    recipe: str | Path | config_dict.ConfigDict,
+) -> tuple[config_dict.ConfigDict, Callable[..., None], str]:
     """A config of its own, the function that completes it, and its name for errors."""
     if isinstance(recipe, config_dict.ConfigDict):
         return config_dict.ConfigDict(recipe.to_dict()), lambda config, user_fields: None, "the config"
@@ -222,13 +226,13 @@ def _loaded(recipe: str | Path | config_dict.ConfigDict) -> tuple[config_dict.Co
     return recipe_config.config, recipe_config.complete, str(recipe)
 
 
-def _given(
+def _collect_fields(
     config: config_dict.ConfigDict, data: Any, model: Any, eval: Any, objective: Any, fields: Mapping[str, Any]
 ) -> dict[str, Any]:
     """The values by dotted names; those in memory are left out. Says which fields the last parts of names mean."""
     user_fields: dict[str, Any] = {}
     if objective is not None:
-        user_fields |= _alone(config, objective)
+        user_fields |= _weights_of_only(config, objective)
     for name, value in {"data.train": data, "model.init_from": model, "eval.data": eval}.items():
         if isinstance(value, str | Path):
             user_fields[name] = str(value)
@@ -238,7 +242,7 @@ def _given(
     known_fields |= user_fields | {
         name: value for name, value in fields.items() if name in known_fields
     }  # weights of objectives
-    meant = {name: _full(name, known_fields) for name in fields}
+    meant = {name: _full_name(name, known_fields) for name in fields}
     if short := [full for name, full in meant.items() if full != name]:
         progress.write(f"set: {', '.join(short)}")
     for name, value in fields.items():
@@ -249,7 +253,7 @@ def _given(
     return user_fields
 
 
-def _alone(config: config_dict.ConfigDict, objective: Any) -> dict[str, Any]:
+def _weights_of_only(config: config_dict.ConfigDict, objective: Any) -> dict[str, Any]:
     """The weights with which an objective is the only term."""
     if isinstance(objective, str) and objective in OBJECTIVES:
         name = objective
@@ -271,7 +275,7 @@ def _check_arguments(workdir: Any, callbacks: Any) -> None:
             raise UserError(f"callbacks: {callback!r:.60} cannot be called")
 
 
-def _written(value: Any, workdir: str | Path, field: str, file: str) -> str:
+def _write_data(value: Any, workdir: str | Path, field: str, file: str) -> str:
     """The path of a file in the workdir with what a program has in memory; a run that is there must have it already."""
     if is_remote(str(workdir)):
         raise UserError(f"workdir {workdir}: {field} in memory is written to a disk; write it to a file, and name that")

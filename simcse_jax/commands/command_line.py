@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 SCRIPT, PACKAGE = PROGRAMS = ("simcse-jax", "python -m simcse_jax")
 
 
-def module_of(command: str) -> str:
+def module_name(command: str) -> str:
     """The module whose `main` a command runs, such as `simcse_jax.commands.build_data`."""
     return "simcse_jax.main" if command == "train" else f"simcse_jax.commands.{command.replace('-', '_')}"
 
 
-def started_as(command: str) -> str:
+def invocation(command: str) -> str:
     """How to start a command, in the way that this one was: `simcse-jax train`, or `python -m simcse_jax train`."""
     program, _, _ = sys.argv[0].rpartition(" ")  # simcse_jax.__main__ writes "simcse-jax encode"
     if program in PROGRAMS:
@@ -38,7 +38,7 @@ def started_as(command: str) -> str:
 
 def say_next(command: str, *arguments: str) -> None:
     """Prints the command that usually follows, on standard error: standard output has results alone."""
-    streams.say(f"next: {started_as(command)} {shlex.join(arguments)}")
+    streams.say(f"next: {invocation(command)} {shlex.join(arguments)}")
 
 
 MODEL = (
@@ -47,7 +47,7 @@ MODEL = (
 )
 
 
-class Model(NamedTuple):
+class ModelArgument(NamedTuple):
     """A model on the command line: NAME[@LAYERS][@POOLER][@METHOD][=LABEL]; labels and methods for some commands."""
 
     name: str  # with the step of a run's checkpoint, or a revision
@@ -63,7 +63,7 @@ class Model(NamedTuple):
         return "".join(f", {part}" for part in (*layers, self.pooler, self.postprocess) if part)
 
 
-def parse_model(spec: str, methods: Collection[str] = ()) -> Model:
+def parse_model(spec: str, methods: Collection[str] = ()) -> ModelArgument:
     """Reads NAME[@LAYERS][@POOLER][@METHOD]; NAME may be OWNER/NAME@REVISION or WORKDIR@step=N.
 
     Args:
@@ -81,7 +81,7 @@ def parse_model(spec: str, methods: Collection[str] = ()) -> Model:
             postprocess = parts.pop()
         else:
             break
-    return Model("@".join(parts), num_layers, pooler, postprocess)
+    return ModelArgument("@".join(parts), num_layers, pooler, postprocess)
 
 
 WRONG = 2
@@ -191,7 +191,7 @@ def _run(main: Callable[[], None]) -> Any:
     except BrokenPipeError:  # the reader closed the pipe, as `head` does
         return CLOSED
     except KeyboardInterrupt as stop:  # with a text where something was saved
-        streams.say(f"{stop}\n  {this_command()}" if str(stop) else "interrupted")
+        streams.say(f"{stop}\n  {repeat_command()}" if str(stop) else "interrupted")
         return INTERRUPTED
     except OSError as error:
         if error.errno not in OF_THE_MACHINE:
@@ -218,7 +218,7 @@ def _unexpected(error: BaseException) -> int:
     """Prints a line about an error that nobody expected, and writes the full report."""
     if os.environ.get("SIMCSE_JAX_TRACEBACK"):
         raise error
-    text = report.describe(error, this_command())
+    text = report.describe(error, repeat_command())
     name = report.write(text)
     if name is None:
         streams.say(text)
@@ -245,7 +245,7 @@ def open_reranker(name: str, batch_size: int, dtype: str) -> "CrossEncoder":
         raise UserError(f"--rerank {error}") from None
 
 
-def this_command() -> str:
+def repeat_command() -> str:
     """The command that started this process, to be given again."""
     arguments = sys.orig_argv
     if len(arguments) > 1 and os.path.basename(arguments[1]) == SCRIPT:  # a script of the interpreter's

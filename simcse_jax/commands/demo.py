@@ -106,7 +106,7 @@ def keep_to_this_machine() -> None:
         os.environ[name] = ",".join(filter(None, [os.environ.get(name), LOCAL, "localhost"]))
 
 
-def examples_of(sentences: Sequence[str]) -> list[str]:
+def pick_examples(sentences: Sequence[str]) -> list[str]:
     """A few different sentences, evenly spread over the file: as queries, each finds at least itself."""
     different = [sentence for sentence in dict.fromkeys(sentences) if sentence.strip()]
     return different[:: max(1, len(different) // EXAMPLES)][:EXAMPLES]
@@ -132,7 +132,7 @@ def serve(
 
     from simcse_jax.serving.demo_page import CSS, build, shade_rules
 
-    page = build(models, count, examples_of(sentences))
+    page = build(models, count, pick_examples(sentences))
     try:
         page.launch(
             server_name=f"[{host}]" if ":" in host else host,

@@ -374,7 +374,7 @@ def encode_tokens(sentences: "SentenceFiles", output: Path, rows: int, options: 
 
     from simcse_jax.bulk.embeddings.blocks import schema_of_tokens, write_tokens
     from simcse_jax.bulk.embeddings.encoder import RowEncoder
-    from simcse_jax.errors import why
+    from simcse_jax.errors import system_message
     from simcse_jax.host.progress import Progress
     from simcse_jax.host.storage import replacing_file
 
@@ -387,6 +387,6 @@ def encode_tokens(sentences: "SentenceFiles", output: Path, rows: int, options: 
             if done != rows or sentences.has_changed():
                 raise UserError(f"{sentences.path}: changed while it was read; start again")
     except OSError as error:
-        raise UserError(f"{output}: cannot be written: {why(error)}") from None
+        raise UserError(f"{output}: cannot be written: {system_message(error)}") from None
     print(f"{output}: the tokens of {rows:,} sentences, {encoder.dimension} elements each, {options.output_dtype}")
     report_cut(cut, sentences.path, encoder.max_length)

@@ -137,8 +137,8 @@ def evaluate(
     """
     model, label = split_label(model)
     wanted = read_tasks(tasks)
-    metric = choose("--metric", metric, (*METRICS, *MEASURES), "metric")
-    aggregation = choose("--aggregation", aggregation, AGGREGATIONS, "aggregation")
+    metric = choose_names("--metric", metric, (*METRICS, *MEASURES), "metric")
+    aggregation = choose_names("--aggregation", aggregation, AGGREGATIONS, "aggregation")
     if not data and (task := next(iter(wanted.sts + wanted.transfer), "")):
         raise UserError(f"--data is missing; {task} needs SentEval's data/downstream, or a file of graded pairs")
     check_dimensions(dimensions, truncate_dim, baseline)
@@ -200,7 +200,7 @@ def evaluate(
     by_size: dict[int, dict[str, Any]] = {}
     with printing(path is not None) as say:
         say(about)
-        if earlier and (difference := unlike(earlier, settings)):
+        if earlier and (difference := describe_differences(earlier, settings)):
             say(f"--baseline {baseline}: was scored with {difference}")
         for size in dimensions or [0]:
             with doing(postprocess or ""), warnings_in_a_line():
@@ -258,7 +258,7 @@ def encoders(model: "SimCSE", prompt: str | None, prompt_name: str | None, size:
     return Encoders(model, options, prompts, roles)
 
 
-def unlike(baseline: Mapping[str, Any], settings: Mapping[str, str]) -> str:
+def describe_differences(baseline: Mapping[str, Any], settings: Mapping[str, str]) -> str:
     """How earlier scores of retrieval were made otherwise, for people; empty: they were not.
 
     Such scores may be what one wants to compare with, so they are named, not refused.
@@ -317,7 +317,7 @@ def say_missing(data: str, tasks: list[str], why: str) -> None:
         print(f"{data}: {', '.join(tasks)} {why}; left out, so no average is given", flush=True)
 
 
-def choose(option: str, names: Sequence[str], choices: Collection[str], kind: str) -> list[str]:
+def choose_names(option: str, names: Sequence[str], choices: Collection[str], kind: str) -> list[str]:
     """The names of an option, each once.
 
     Raises:
@@ -349,6 +349,6 @@ def read_tasks(names: Sequence[str]) -> Tasks:
     choices = (*TASKS, *TRANSFER, *SETS, f"{RETRIEVAL}:FOLDER", f"{MTEB}:NAME")
     if not names:
         raise UserError(f"--tasks is empty; the names are {', '.join(choices)}")
-    chosen = [task for name in choose("--tasks", plain, choices, "task") for task in SETS.get(name, (name,))]
+    chosen = [task for name in choose_names("--tasks", plain, choices, "task") for task in SETS.get(name, (name,))]
     kinds = ([task for task in dict.fromkeys(chosen) if task in tasks] for tasks in (TASKS, TRANSFER))
     return Tasks(*kinds, *after_prefix.values())

@@ -20,7 +20,7 @@ from cyclopts import Parameter
 from cyclopts.validators import Number
 
 from simcse_jax.choices import MEASURES, POSTPROCESSING, RETRIEVAL, TASKS
-from simcse_jax.commands.command_line import Model, parse_model
+from simcse_jax.commands.command_line import ModelArgument, parse_model
 from simcse_jax.commands.verbs import BatchSize, Prompt, PromptName, Texts, TruncateDim, verb
 from simcse_jax.config.checks import check_postprocess
 from simcse_jax.errors import UserError, require
@@ -71,7 +71,7 @@ class Encoding:
     truncate_dim: int | None
     prompt: dict[str, Any]  # the arguments of `SimCSE.encode`
 
-    def open(self, model: Model) -> "SimCSE":
+    def open(self, model: ModelArgument) -> "SimCSE":
         """The encoder of a model."""
         from simcse_jax.simcse import SimCSE
 
@@ -86,7 +86,7 @@ class Encoding:
         return encoder
 
 
-class Data(NamedTuple):
+class GeometryData(NamedTuple):
     """What models are measured on."""
 
     name: str
@@ -221,14 +221,14 @@ def read_runs(specs: Sequence[str]) -> dict[str, str]:
     return dict(split)
 
 
-def read_models(specs: Sequence[str], postprocess: str, fit_on: str, dimensions: int) -> dict[str, Model]:
+def read_models(specs: Sequence[str], postprocess: str, fit_on: str, dimensions: int) -> dict[str, ModelArgument]:
     """The models by what was given, with their labels and methods.
 
     Raises:
       UserError: when a model or a label is given twice, or a post-processing lacks its data.
     """
     check_once("--models", specs)
-    models: dict[str, Model] = {}
+    models: dict[str, ModelArgument] = {}
     for spec in specs:
         name, label = split_label(spec)
         model = parse_model(name, POSTPROCESSING)
@@ -297,8 +297,8 @@ def draw_records(runs: Mapping[str, str], say: Say) -> Result:
 
 
 def draw_measured(
-    data: Data,
-    models: Mapping[str, Model],
+    data: GeometryData,
+    models: Mapping[str, ModelArgument],
     panels: Mapping[str, Sequence[str]],
     runs: Mapping[str, str],
     encoding: Encoding,
@@ -312,12 +312,12 @@ def draw_measured(
     """
     from simcse_jax.evaluation import geometry, geometry_pictures
     from simcse_jax.evaluation.analysis import sentences
-    from simcse_jax.runs.dynamics import steps_of
+    from simcse_jax.runs.dynamics import kept_steps
 
     for model in models.values():  # seconds each; a mistake in the last one would cost minutes
         check_fit(encoding.open(model), model, data)
     for name in runs:
-        steps_of(as_path(name))
+        kept_steps(as_path(name))
     positives = int((data.pairs.gold > geometry.POSITIVE).sum())
     say(f"{data.name}: {len(data.pairs.gold)} pairs, {positives} of them rated above 4")
     measure = Measure(data.pairs, sentences.sample([], data.pairs), {}, [])
@@ -356,8 +356,8 @@ def draw_spectra(spectra: "Mapping[str, Mapping[int, Spectrum]]", title: str) ->
 
 
 def read_data(
-    data: str, split: str, score: str | None, models: Mapping[str, Model], fit_on: str, dimensions: int
-) -> Data:
+    data: str, split: str, score: str | None, models: Mapping[str, ModelArgument], fit_on: str, dimensions: int
+) -> GeometryData:
     """The graded pairs, the tasks of the score, and the sentences of each post-processing.
 
     Raises:
@@ -373,7 +373,7 @@ def read_data(
     if models and not is_file and score != "stsb":
         tasks, _ = sts.read(data, TASKS)
     methods = sorted({model.postprocess for model in models.values()} - {""})
-    return Data(
+    return GeometryData(
         Path(data).name if is_file else f"STS-B {split}",
         pairs,
         tasks,
@@ -384,7 +384,7 @@ def read_data(
     )
 
 
-def score_title(data: Data) -> str:
+def score_title(data: GeometryData) -> str:
     """What the colours are, with the number of tasks that are averaged where some are missing."""
     if not data.tasks:
         return f"Spearman × 100 on {data.name}"
@@ -393,7 +393,7 @@ def score_title(data: Data) -> str:
     return f"average STS, Spearman × 100{which}"
 
 
-def check_fit(encoder: "SimCSE", model: Model, data: Data) -> None:
+def check_fit(encoder: "SimCSE", model: ModelArgument, data: GeometryData) -> None:
     """Refuses a post-processing that has too few sentences, or keeps too many dimensions."""
     from simcse_jax.evaluation import postprocess, sts
 
@@ -403,7 +403,7 @@ def check_fit(encoder: "SimCSE", model: Model, data: Data) -> None:
 
 
 def measure_models(
-    models: Mapping[str, Model], data: Data, encoding: Encoding, measure: Measure, say: Say
+    models: Mapping[str, ModelArgument], data: GeometryData, encoding: Encoding, measure: Measure, say: Say
 ) -> "tuple[dict[str, tuple[str, Geometry]], dict[str, float], dict[str, Any]]":
     """Measures each model and says so.
 

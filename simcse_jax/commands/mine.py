@@ -14,7 +14,7 @@ from cyclopts import Parameter
 from cyclopts.validators import Number
 
 from simcse_jax.commands.command_line import warnings_in_a_line
-from simcse_jax.commands.prepare import read_columns, with_options
+from simcse_jax.commands.prepare import name_options, read_columns
 from simcse_jax.commands.verbs import BatchSize, Count, Dtype, ModelName, Pooler, Seed, Texts, TruncateDim, verb
 from simcse_jax.errors import UserError
 from simcse_jax.host.outputs import RESUMED, output_file
@@ -124,7 +124,7 @@ def mine(
             files = PairFiles(pairs, names)
         positives = Positives(files.read())
     except UserError as error:  # about the fields of a config, which are options here
-        raise UserError(with_options(str(error))) from None
+        raise UserError(name_options(str(error))) from None
     if not positives.pairs:
         raise UserError(f"--pairs {pairs}: holds no pairs")
     choice = Choice(num_negatives, range_min, range_max, *limits, sampling, seed)

@@ -142,7 +142,7 @@ def prepare(
         with warnings_in_a_line():
             manifest = make_corpus(data, folder, tokenizer, vocabulary, preparation)
     except UserError as error:
-        raise UserError(with_options(str(error))) from None
+        raise UserError(name_options(str(error))) from None
     if manifest is None:
         print(f"{output}: other processes are making the shards that are left; the last one completes the corpus")
         return
@@ -187,7 +187,7 @@ def check_positives(positives: str | None, labels: bool, augment: str | None, le
         raise UserError(f"--labels: all pairs must be kept, but --positives {positives} leaves some out")
 
 
-def with_options(message: str) -> str:
+def name_options(message: str) -> str:
     """A message about data, with the options of this command for the fields of a config."""
     for field, option in FIELDS.items():
         message = re.sub(rf"(?<![\w/.])(?:config\.)?{field}", option, message)

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from simcse_jax.commands.command_line import describe_exit_codes, started_as, warnings_in_a_line
+from simcse_jax.commands.command_line import describe_exit_codes, invocation, warnings_in_a_line
 from simcse_jax.errors import UserError, require
 from simcse_jax.host.storage import local_path
 
@@ -37,11 +37,11 @@ def help_text() -> str:
         "--config.eval.data",
         "--workdir DIR": FOLDERS["workdir"],
         "--config.FIELD=VALUE": "for the rows that do not set the field themselves "
-        f"({started_as('train')} --help has the fields)",
+        f"({invocation('train')} --help has the fields)",
     }
     sections = {"sweep": "The table. A recipe sets the first four."}
     recipes, fields = describe_recipes(FOLDER / "ablations"), describe_fields(FIELDS, sections)
-    about = ABOUT.format(program=started_as("sweep"))
+    about = ABOUT.format(program=invocation("sweep"))
     return "\n\n".join([about, describe_flags(flags), recipes, fields, describe_exit_codes()])
 
 
@@ -104,7 +104,7 @@ def run(argv: Sequence[str]) -> Path:
                 sweep,
                 [scores.comparable(*variant, absent) for variant in variants],
                 by_run,
-                notes=[scores.note(absent), f"`{command}`", runner.what_was_run(runs), runner.what_it_ran_on(runs)],
+                notes=[scores.note(absent), f"`{command}`", runner.describe_runs(runs), runner.describe_machines(runs)],
                 headings=scores.headings([config for _, config in variants], absent, measures),
             )
         except UserError as error:  # of a full disk, on which runs fail too

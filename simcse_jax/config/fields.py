@@ -35,16 +35,16 @@ from simcse_jax.field import (
     at_least,
     at_most,
     each_once,
-    either,
     empty_or_named,
     empty_or_one_of,
     explain,
     field,
-    given,
-    listed,
+    list_of,
     milestones,
+    nonempty,
     number,
     one_of,
+    one_of_two,
     rule,
 )
 from simcse_jax.host.storage import is_remote, local_path
@@ -90,7 +90,7 @@ SECTIONS = {
 }
 
 
-def _scored(config: Any) -> bool:
+def _reads_scores(config: Any) -> bool:
     return bool(needing(config.objective, "scores"))
 
 
@@ -98,7 +98,7 @@ def _is_file(data: str) -> bool:
     return bool(data) and local_path(data).is_file()
 
 
-def _of_folder(config: Any) -> bool:
+def _is_folder(config: Any) -> bool:
     return bool(config.eval.data) and not _is_file(config.eval.data)
 
 
@@ -108,7 +108,7 @@ FIELDS = {
         "bert-base-uncased",
         "The model to start from: a folder, a hub id, package:NAME, a workdir (WORKDIR@step=200: that checkpoint), or "
         "glove:FILE, the average of word vectors, which cannot be trained.",
-        given("a folder, a hub id or package:NAME"),
+        nonempty("a folder, a hub id or package:NAME"),
     ),
     "model.num_layers": field(0, "Keep the first n layers; 0: all.", at_least(0)),
     "model.pooler": field("cls", f"From tokens to an embedding. {explain(POOLERS)}.", one_of(POOLERS)),
@@ -135,7 +135,7 @@ FIELDS = {
     "model.convolutions.activation": field(
         "none",
         f"What follows them. {explain(CONVOLUTION_ACTIVATIONS)}.",
-        either(CONVOLUTION_ACTIVATIONS),
+        one_of_two(CONVOLUTION_ACTIVATIONS),
         only="model.convolutions.widths",
     ),
     "model.dropout": number(0.1, "The dropout rate in training.", BELOW_ONE),
@@ -188,7 +188,7 @@ FIELDS = {
         "sentences of SentEval's similarity sets) or sts:FOLDER:TASK[:SPLIT] (the graded pairs of one of them); or "
         "several of them, with commas in between; or the folder of a prepared corpus (docs/guides/corpora.md), or "
         "several of them, also gs://BUCKET/FOLDER.",
-        given("a file, hf:NAME, tfds:NAME or sts:FOLDER"),
+        nonempty("a file, hf:NAME, tfds:NAME or sts:FOLDER"),
     ),
     "data.local_cache": field(
         "",
@@ -242,8 +242,8 @@ FIELDS = {
         (),
         "The lowest and the highest score of the data, LOWEST,HIGHEST, e.g. 0,5: scores are scaled to 0 … 1; empty: "
         "they are taken as they are.",
-        listed("empty, or the lowest and the highest score, e.g. 0,5", read_range),
-        only=_scored,
+        list_of("empty, or the lowest and the highest score, e.g. 0,5", read_range),
+        only=_reads_scores,
     ),
     "data.augment.name": field("", "The kind of change; empty: none.", empty_or_one_of(AUGMENTATIONS)),
     "data.augment.percent": field(
@@ -259,7 +259,7 @@ FIELDS = {
     "train.batch_size": field(
         64, "Examples per step, on all devices together.", at_least(2, "the others of a batch are the negatives")
     ),
-    "train.optimizer": field("adamw", f"How gradients become updates. {explain(OPTIMIZERS)}.", either(OPTIMIZERS)),
+    "train.optimizer": field("adamw", f"How gradients become updates. {explain(OPTIMIZERS)}.", one_of_two(OPTIMIZERS)),
     "train.learning_rate": number(3e-5, "The learning rate, the largest of the schedule.", above(0)),
     "train.schedule": field("linear", f"How the learning rate changes. {explain(SCHEDULES)}.", one_of(SCHEDULES)),
     "train.warmup": number(
@@ -325,7 +325,7 @@ FIELDS = {
         "stsb",
         "What chooses the best checkpoint: STS-B's or SICK-R's development set of SentEval's folder, or retrieval.",
         one_of((*DEVELOPMENT, RETRIEVAL)),
-        only=lambda config: config.eval.development == RETRIEVAL or _of_folder(config),
+        only=lambda config: config.eval.development == RETRIEVAL or _is_folder(config),
     ),
     "eval.pooler": field(
         "",
@@ -344,11 +344,11 @@ FIELDS = {
         "anchor",
         "Of two encoders (model.dual_encoder), the one that is scored and kept. anchor: that of the anchors; better: "
         "both are scored, and the better one is the model at each step.",
-        either(("anchor", "better")),
+        one_of_two(("anchor", "better")),
         only=lambda config: config.model.dual_encoder and (config.eval.development == RETRIEVAL or config.eval.data),
     ),
     "eval.tasks": field(
-        TASKS, "The tasks that score the best checkpoint at the end.", each_once("task", TASKS), only=_of_folder
+        TASKS, "The tasks that score the best checkpoint at the end.", each_once("task", TASKS), only=_is_folder
     ),
     "eval.transfer": field(False, "Also score the transfer tasks at the end."),
     "eval.transfer_protocol": field(

@@ -14,7 +14,7 @@ from ml_collections import config_dict, config_flags
 
 from simcse_jax.choices import pooler_of
 from simcse_jax.config.fields import FIELDS, flatten
-from simcse_jax.config.recipes import FOLDER, find, mistakes_in, running
+from simcse_jax.config.recipes import FOLDER, find_recipe, mistakes_in, running
 from simcse_jax.config.recorded import is_record, recorded_config
 from simcse_jax.errors import UserError, nearest
 from simcse_jax.host.storage import local_path
@@ -73,7 +73,7 @@ def _parse(
 ) -> tuple[config_dict.ConfigDict, dict[str, str | None]]:
     """The config, and the values of these flags of `FOLDERS`."""
     values = flags.FlagValues()
-    path, rest = split_config([_in_full(arg) for arg in argv])
+    path, rest = split_config([_full_name(arg) for arg in argv])
     if not path:
         raise UserError("--config FILE is missing, e.g. --config unsup_bert")
     loaded, fields, complete = load_config(path)
@@ -128,10 +128,10 @@ def leave_out_missing_scores(config: config_dict.ConfigDict, user_fields: Collec
 
 
 def _fields_in(argv: Sequence[str]) -> set[str]:
-    return {_in_full(arg).lstrip("-").partition("=")[0].removeprefix("config.") for arg in argv}
+    return {_full_name(arg).lstrip("-").partition("=")[0].removeprefix("config.") for arg in argv}
 
 
-def _in_full(arg: str) -> str:
+def _full_name(arg: str) -> str:
     name, equals, value = arg.partition("=")
     field = SHORT.get(name.removeprefix("--")) if name.startswith("--") else None
     return f"--config.{field}{equals}{value}" if field else arg
@@ -159,7 +159,7 @@ def split_option(argv: Sequence[str], *names: str) -> tuple[list[str], list[str]
 
 def split_fields(argv: Sequence[str]) -> tuple[list[str], list[str]]:
     """The values of `--config.FIELD=VALUE`, as FIELD=VALUE, and the other arguments."""
-    fields, rest, remaining = [], [], iter(map(_in_full, argv))
+    fields, rest, remaining = [], [], iter(map(_full_name, argv))
     for arg in remaining:
         name, equals, value = arg.partition("=")
         if name.startswith("--config."):
@@ -177,7 +177,7 @@ def find_config(path: str) -> tuple[str, str]:
     if is_record(path):
         return path, ""
     name, colon, variant = path.partition(":")
-    return f"{find(name)}", f"{colon}{variant}"
+    return f"{find_recipe(name)}", f"{colon}{variant}"
 
 
 def is_of_package(path: str) -> bool:
@@ -201,18 +201,18 @@ def load_config(path: str) -> Loaded:
     """
     if is_record(path):
         config = recorded_config(path)
-        return Loaded(config, flatten(config), _nothing)
+        return Loaded(config, flatten(config), _complete_nothing)
     with running(path) as (module, argument):
         if not hasattr(module, "get_config"):
             raise UserError(f"--config {path}: has no get_config()")
         config = module.get_config(*argument)
         if isinstance(config, config_dict.ConfigDict):
             fields = flatten(config)  # fails for a config that is a part of itself
-            return Loaded(config, fields, getattr(module, "complete", _nothing))
+            return Loaded(config, fields, getattr(module, "complete", _complete_nothing))
     raise UserError(f"--config {path}: get_config must return a ConfigDict (see simcse_jax.config.default_config)")
 
 
-def _nothing(config: config_dict.ConfigDict, user_fields: AbstractSet[str]) -> None:
+def _complete_nothing(config: config_dict.ConfigDict, user_fields: AbstractSet[str]) -> None:
     """Most files have all values."""
 
 
@@ -236,14 +236,14 @@ def field_meant(name: str, fields: Mapping[str, Any]) -> str:
     Args:
       fields: the values of the fields, by their dotted names.
     """
-    ending = _ending(name, fields)
+    ending = _fields_ending_in(name, fields)
     if len(ending) == 1:
         return ending[0]
-    counting = [field for field in ending if _counts(field, fields)]
+    counting = [field for field in ending if _is_in_use(field, fields)]
     if len(counting) == 1:
         return counting[0]
-    usual = "" if "." in name else _called(name, fields)
-    return usual if usual and _counts(usual, fields) else ""
+    usual = "" if "." in name else _usual_field(name, fields)
+    return usual if usual and _is_in_use(usual, fields) else ""
 
 
 def no_such_field(name: str, all_fields: Mapping[str, Any], before: str = "") -> str:
@@ -252,34 +252,34 @@ def no_such_field(name: str, all_fields: Mapping[str, Any], before: str = "") ->
     A name without dots is compared with the last parts of the fields; of those of several objectives, one that is
     trained with is meant.
     """
-    if not (meant := field_meant(name, all_fields)) and (ending := _ending(name, all_fields)):
-        several = [field for field in ending if _counts(field, all_fields)] or ending
+    if not (meant := field_meant(name, all_fields)) and (ending := _fields_ending_in(name, all_fields)):
+        several = [field for field in ending if _is_in_use(field, all_fields)] or ending
         return f"could be {', '.join(before + field for field in several)}; give the whole name of one of them"
     last = name.rpartition(".")[2]
-    if not (meant := meant or _called(last, all_fields)):
+    if not (meant := meant or _usual_field(last, all_fields)):
         alike: dict[str, list[str]] = {}
         for field in all_fields:
             alike.setdefault(field.rpartition(".")[2], []).append(field)
         fields = alike[nearest(name, alike)]
-        fields = [field for field in fields if _counts(field, all_fields)] or fields
+        fields = [field for field in fields if _is_in_use(field, all_fields)] or fields
         meant = nearest(name, all_fields if last != name else fields)
     return f"no such field; the nearest one is {before}{meant}"
 
 
-def _called(last: str, fields: Mapping[str, Any]) -> str:
+def _usual_field(last: str, fields: Mapping[str, Any]) -> str:
     """The field that others call so, by its last part; "" if none."""
     return next((field for field, names in MEANT.items() if last in names and field in fields), "")
 
 
-def _ending(name: str, fields: Mapping[str, Any]) -> list[str]:
+def _fields_ending_in(name: str, fields: Mapping[str, Any]) -> list[str]:
     """The fields whose names end so, or else in our word for the last part."""
     section, dot, last = name.rpartition(".")
-    ours = section + dot + _called(last, fields).rpartition(".")[2]
+    ours = section + dot + _usual_field(last, fields).rpartition(".")[2]
     matches = ([field for field in fields if f".{field}".endswith(f".{suffix}")] for suffix in (name, ours))
     return next(filter(None, matches), [])
 
 
-def _counts(field: str, fields: Mapping[str, Any]) -> bool:
+def _is_in_use(field: str, fields: Mapping[str, Any]) -> bool:
     """Whether a field is not that of an objective that the loss is without."""
     section, _, rest = field.partition(".")
     return section != "objective" or bool(fields.get(f"objective.{rest.partition('.')[0]}.weight"))

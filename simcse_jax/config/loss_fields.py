@@ -8,7 +8,19 @@ from typing import Any
 from simcse_jax.choices import CHANGES, DENOISING, HEADS, MASKED, NORMS, PLACE, REPEATED, REPETITIONS, STATISTICS
 from simcse_jax.config.sections import Config
 from simcse_jax.errors import UserError
-from simcse_jax.field import BELOW_ONE, Field, at_least, at_most, either, explain, field, listed, number, one_of, rule
+from simcse_jax.field import (
+    BELOW_ONE,
+    Field,
+    at_least,
+    at_most,
+    explain,
+    field,
+    list_of,
+    number,
+    one_of,
+    one_of_two,
+    rule,
+)
 from simcse_jax.objectives.objective import ELEMENTS, SCORES, Objective
 from simcse_jax.objectives.registry import OBJECTIVES, needing
 
@@ -57,12 +69,12 @@ LOSS_SECTIONS = {
 }
 
 
-def _separate(config: Any) -> bool:
+def _separates_negatives(config: Any) -> bool:
     return bool(needing(config.objective, "separate_negatives"))
 
 
 def _policies(config: Any) -> set[str]:
-    return {config.views.positive} | ({config.views.negative} if _separate(config) else set())
+    return {config.views.positive} | ({config.views.negative} if _separates_negatives(config) else set())
 
 
 def _projects(config: Any) -> bool:
@@ -70,17 +82,17 @@ def _projects(config: Any) -> bool:
     return seen and bool(config.projector.widths)
 
 
-def _taught(config: Any) -> bool:
+def _has_teacher(config: Any) -> bool:
     return bool(needing(config.objective, "teacher"))
 
 
-def _modelled(config: Any) -> bool:
-    return _taught(config) and bool(config.teacher.model)
+def _has_teacher_model(config: Any) -> bool:
+    return _has_teacher(config) and bool(config.teacher.model)
 
 
 def scored_by_data(config: Any) -> bool:
     """Whether the data have a teacher's scores of each anchor's positive and hard negatives: no model is named."""
-    return _taught(config) and not config.teacher.model
+    return _has_teacher(config) and not config.teacher.model
 
 
 def reads_scores(config: Any) -> bool:
@@ -88,7 +100,7 @@ def reads_scores(config: Any) -> bool:
     return bool(needing(config.objective, "scores")) or scored_by_data(config)
 
 
-def _seen(config: Any) -> bool:
+def _has_truncatable(config: Any) -> bool:
     return bool(needing(config.objective, "truncatable"))
 
 
@@ -130,7 +142,7 @@ TEMPLATE = rule(f"empty, or a text around {PLACE}, which it has once", lambda te
 LOSS_FIELDS = {
     "views.positive": field("independent", "The masks of positive pairs.", one_of(POLICIES)),
     "views.negative": field(
-        "off", "The masks of the negative pairs of objective.off_dropout.", one_of(POLICIES), only=_separate
+        "off", "The masks of the negative pairs of objective.off_dropout.", one_of(POLICIES), only=_separates_negatives
     ),
     "views.noise": number(
         0.1,
@@ -170,7 +182,7 @@ LOSS_FIELDS = {
     "views.repetition_reading": field(
         "paper",
         f"How many of N tokens are repeated, for repeated. {explain(REPETITIONS)}.",
-        either(REPETITIONS),
+        one_of_two(REPETITIONS),
         only=f"views.positive_change={REPEATED}",
     ),
     "views.positive_template": field(
@@ -202,7 +214,7 @@ LOSS_FIELDS = {
         "plain", f"The batch norm after the last layer. {explain(NORMS)}.", one_of(NORMS), only=_projects
     ),
     "projector.statistics": field(
-        "together", f"Batch norm's mean and variance. {explain(STATISTICS)}.", either(STATISTICS), only=_projects
+        "together", f"Batch norm's mean and variance. {explain(STATISTICS)}.", one_of_two(STATISTICS), only=_projects
     ),
     "projector.objectives": field((), "The objectives that see projected embeddings.", only=_projects),
     **fields_of_objectives(_objectives(teacher=False)),
@@ -210,35 +222,37 @@ LOSS_FIELDS = {
         "",
         "The model, as for model.init_from; it is used as it is published, and not trained; empty: margin_mse and "
         "distill_kl read the scores in the data.",
-        only=_taught,
+        only=_has_teacher,
     ),
     "teacher.second": field(
-        "", "A second teacher; the similarities of both are cosines, and their mean is learned.", only=_modelled
+        "",
+        "A second teacher; the similarities of both are cosines, and their mean is learned.",
+        only=_has_teacher_model,
     ),
     "teacher.share": field(
         0.5,
         "The share of the first teacher in the mean of two.",
         rule("above 0 and below 1", lambda share: 0 < share < 1),
-        only=lambda config: _modelled(config) and config.teacher.second,
+        only=lambda config: _has_teacher_model(config) and config.teacher.second,
     ),
     "teacher.kept": field(
         "",
         "A folder that keeps its embeddings for other runs on the same sentences; empty: they are not kept.",
-        only=_modelled,
+        only=_has_teacher_model,
     ),
     **fields_of_objectives(_objectives(teacher=True)),
     "matryoshka.dimensions": field(
         (),
         "Objectives of embeddings are summed over embeddings of these numbers of elements, e.g. 768,256,64; empty: "
         "embeddings as they are.",
-        listed("empty, or whole numbers from 1, each once", read_dimensions),
-        only=_seen,
+        list_of("empty, or whole numbers from 1, each once", read_dimensions),
+        only=_has_truncatable,
     ),
     "matryoshka.weights": number(
         (),
         "The weight of the objectives at each of them, in the same order; empty: 1.",
-        listed("empty, or numbers of 0 or more, at most 1e30, one of them above 1e-30", read_weights),
-        only=lambda config: config.matryoshka.dimensions and _seen(config),
+        list_of("empty, or numbers of 0 or more, at most 1e30, one of them above 1e-30", read_weights),
+        only=lambda config: config.matryoshka.dimensions and _has_truncatable(config),
     ),
 }
 
@@ -249,7 +263,7 @@ def sizes_of(config: Config) -> tuple[int, ...]:
 
 
 def weights_of(config: Config) -> list[float]:
-    """The weights of `sizes_of`, in its order."""
+    """The weights of the sizes, in their order."""
     dimensions, weights = config.matryoshka.dimensions, config.matryoshka.weights
     by_size = zip(map(int, dimensions), read_weights(weights) or [1.0] * len(dimensions), strict=True)
     return [weight for _, weight in sorted(by_size, reverse=True)]

@@ -22,7 +22,7 @@ PACKAGE = Path(__file__).resolve().parents[1]
 FOLDER = PACKAGE / "configs" if (PACKAGE / "configs").is_dir() else PACKAGE.parent / "configs"
 
 
-def names() -> list[str]:
+def recipe_names() -> list[str]:
     """The package's recipes, `unsup_bert` or `ablations/simcse_table3`; those outside `ablations/` come first."""
     paths = [
         file.relative_to(FOLDER).with_suffix("") for file in (*FOLDER.glob("*.py"), *FOLDER.glob("ablations/*.py"))
@@ -30,7 +30,7 @@ def names() -> list[str]:
     return [path.as_posix() for path in sorted(paths, key=lambda path: (len(path.parts), path))]
 
 
-def find(name: str) -> Path:
+def find_recipe(name: str) -> Path:
     """The config file that `--config NAME` means, NAME without a variant.
 
     A local file wins, whose name may lack the `.py`. Otherwise it is a recipe of the package: `unsup_bert`,
@@ -39,7 +39,7 @@ def find(name: str) -> Path:
     for local in (local_path(name), local_path(f"{name}.py")):
         if local.is_file():
             return local
-    recipe, recipes = name.removeprefix("configs/").removesuffix(".py").replace("-", "_"), names()
+    recipe, recipes = name.removeprefix("configs/").removesuffix(".py").replace("-", "_"), recipe_names()
     if recipe in recipes:
         return FOLDER / f"{recipe}.py"
     hint = f"; the nearest recipe is {nearest(recipe, recipes)}, all are {', '.join(recipes)}" if recipes else ""
@@ -97,7 +97,7 @@ def running(path: str) -> Iterator[tuple[ModuleType, tuple[str, ...]]]:
         the functions that are called meanwhile.
     """
     name, colon, argument = path.partition(":")
-    file = find(name)
+    file = find_recipe(name)
     with mistakes_in(path):
         yield load_file(file), (argument,) if colon else ()
 
@@ -128,7 +128,7 @@ def variants_of(module: ModuleType) -> tuple[str, ...]:
     return ()
 
 
-class Recipe(NamedTuple):
+class ListedRecipe(NamedTuple):
     """A config file, as `--help` lists it."""
 
     file: Path
@@ -136,14 +136,14 @@ class Recipe(NamedTuple):
     variants: tuple[str, ...] = ()  # the default one first
 
 
-def list_recipes(folder: Path) -> list[Recipe]:
+def list_recipes(folder: Path) -> list[ListedRecipe]:
     """The config files of a folder, sorted by name. For one that cannot be loaded, `about` says why."""
     recipes = []
     for file in sorted(folder.glob("*.py")):
         try:
             module = load_file(file)
             about = (module.__doc__ or "").strip().partition("\n")[0]
-            recipes.append(Recipe(file, about, variants_of(module)))
+            recipes.append(ListedRecipe(file, about, variants_of(module)))
         except (Exception, SystemExit) as error:  # the file is a program: anything can go wrong in it
-            recipes.append(Recipe(file, f"cannot be loaded: {reason(error)}"))
+            recipes.append(ListedRecipe(file, f"cannot be loaded: {reason(error)}"))
     return recipes

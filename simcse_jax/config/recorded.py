@@ -52,12 +52,12 @@ def recorded_config(path: str) -> config_dict.ConfigDict:
     return config
 
 
-def recorded(config: Config) -> dict[str, Any]:
+def to_record(config: Config) -> dict[str, Any]:
     """The config as `run.json` has it: tuples are lists."""
     return json.loads(json.dumps(config.to_dict()))
 
 
-def identity(config: Config) -> str:
+def config_fingerprint(config: Config) -> str:
     """A fingerprint of all fields that must be the same in all processes."""
     fields = {name: value for name, value in sorted(flatten(config).items()) if name != "parallel.process_id"}
     return hashlib.sha256(json.dumps(fields).encode()).hexdigest()

@@ -7,7 +7,7 @@ from typing import Any
 from simcse_jax.choices import ROLES, SPANS
 from simcse_jax.config.sections import Config
 from simcse_jax.errors import UserError
-from simcse_jax.field import either, empty_or_one_of, explain, field, listed, rule
+from simcse_jax.field import empty_or_one_of, explain, field, list_of, one_of_two, rule
 from simcse_jax.host.names import split_sources
 from simcse_jax.objectives.registry import needing, pairing_of
 
@@ -42,7 +42,7 @@ def read_weights(parts: Sequence[str]) -> tuple[float, ...]:
     return weights
 
 
-def _several(config: Any) -> bool:
+def _has_several_sources(config: Any) -> bool:
     return "," in config.data.train
 
 
@@ -51,10 +51,10 @@ SOURCE_FIELDS = {
         False,
         "Sources of data.train may have different columns: a sentence alone is its own positive, and hard negatives "
         "that a source lacks are left out of the loss.",
-        only=lambda config: _several(config) and config.data.batching != ONE_SOURCE,
+        only=lambda config: _has_several_sources(config) and config.data.batching != ONE_SOURCE,
     ),
     "data.batching": field(
-        "mixed", f"The sources of a batch's rows. {explain(BATCHING)}.", either(BATCHING), only=_several
+        "mixed", f"The sources of a batch's rows. {explain(BATCHING)}.", one_of_two(BATCHING), only=_has_several_sources
     ),
     "data.equal_texts": field(
         "",
@@ -72,8 +72,8 @@ SOURCE_FIELDS = {
     "data.weights": field(
         (),
         "The share of each source of data.train in an epoch, as numbers in their order, e.g. 3,1; empty: by size.",
-        listed("empty, or numbers above 0, from 1e-30 to 1e30, one for each source of data.train", read_weights),
-        only=_several,
+        list_of("empty, or numbers above 0, from 1e-30 to 1e30, one for each source of data.train", read_weights),
+        only=_has_several_sources,
     ),
     "data.prompts.anchor": field("", "Before anchors, e.g. 'query: '."),
     "data.prompts.positive": field("", "Before positives and hard negatives, e.g. 'passage: '."),
@@ -139,11 +139,11 @@ def check_sources(config: Config) -> None:
             f"config.data.weights: objective.{maker[0]} makes its pairs of all sentences of an epoch; leave it "
             f"empty, or set data.batching={ONE_SOURCE}"
         )
-    if data.mixed and data.batching != ONE_SOURCE and (needed := no_gaps(config)):
+    if data.mixed and data.batching != ONE_SOURCE and (needed := gap_reason(config)):
         raise UserError(f"config.data.mixed: {needed[0]}; set it to False, or {needed[1]}")
 
 
-def no_gaps(config: Config) -> tuple[str, str] | None:
+def gap_reason(config: Config) -> tuple[str, str] | None:
     """Why no row may lack a sentence that others have, and how to change that; None: rows may."""
     if config.projector.widths:
         return (

@@ -72,14 +72,14 @@ def product_flops(jaxpr: Any, passes: Passes = TPU_PASSES, platform: str = "") -
         values = [operand for value in params.values() for operand in (value if isinstance(value, tuple) else (value,))]
         inner = [product_flops(value, passes, platform) for value in values if hasattr(value, "eqns")]
         if name == "cond":
-            inner = [_taken(inner, params.get("branches_platforms"), platform)]
+            inner = [_chosen_branch(inner, params.get("branches_platforms"), platform)]
         times = math.prod(params["grid_mapping"].grid) if name == "pallas_call" else params.get("length", 1)
         for part in inner:
             flops.update({width: count * times for width, count in part.items()})
     return flops
 
 
-def _taken(branches: list[Counter[float]], platforms: Any, platform: str) -> Counter[float]:
+def _chosen_branch(branches: list[Counter[float]], platforms: Any, platform: str) -> Counter[float]:
     """Of the branches of a conditional, that of the platform if it decides, otherwise the most expensive one."""
     if platforms and platform:
         return next(

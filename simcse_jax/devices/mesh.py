@@ -31,7 +31,7 @@ def data_mesh(devices: list[jax.Device], parts: int = 0) -> Mesh:
       parts: the number of devices that share a copy, which divides that of all; 0: all.
     """
     kind = (jax.sharding.AxisType.Auto,)
-    if len(sides(devices)) > 1:
+    if len(torus_sides(devices)) > 1:
         mesh = Mesh(np.array(sorted(devices, key=coordinates)), (AXIS,), axis_types=kind)
     else:
         mesh = jax.make_mesh((len(devices),), (AXIS,), axis_types=kind, devices=devices)
@@ -40,7 +40,7 @@ def data_mesh(devices: list[jax.Device], parts: int = 0) -> Mesh:
     return Mesh(mesh.devices.reshape(-1, parts), (COPIES, AXIS), axis_types=kind * 2)
 
 
-def of_rows(mesh: Mesh) -> str | tuple[str, ...]:
+def row_axes(mesh: Mesh) -> str | tuple[str, ...]:
     """The axes over which the rows of a batch are split."""
     return (COPIES, AXIS) if COPIES in mesh.axis_names else AXIS
 
@@ -52,10 +52,10 @@ def replicated(mesh: Mesh) -> NamedSharding:
 
 def split_over_examples(mesh: Mesh) -> NamedSharding:
     """The first axis split over the devices."""
-    return NamedSharding(mesh, P(of_rows(mesh)))
+    return NamedSharding(mesh, P(row_axes(mesh)))
 
 
-def by_rows(function: Callable[..., jax.Array], sharding: NamedSharding | None) -> jax.stages.Wrapped:
+def compile_by_rows(function: Callable[..., jax.Array], sharding: NamedSharding | None) -> jax.stages.Wrapped:
     """Compiles function(parameters, *arrays) for arrays and a result whose first axis is split over the devices.
 
     Each device computes its own rows, so the function may use kernels that the compiler cannot split; a row must not
@@ -109,7 +109,7 @@ def replicate(tree: Any, sharding: NamedSharding) -> Any:
     return jax.tree.map(copy, tree)
 
 
-ByRows = Callable[[Callable[..., jax.Array], NamedSharding | None], jax.stages.Wrapped]  # as `by_rows`
+ByRows = Callable[[Callable[..., jax.Array], NamedSharding | None], jax.stages.Wrapped]  # as `compile_by_rows`
 
 
 class Way(NamedTuple):
@@ -132,7 +132,7 @@ class Way(NamedTuple):
         return (1 - 1 / self.sides[axis]) / math.prod(self.sides[other] for other in before)
 
 
-def sides(devices: Sequence[jax.Device]) -> tuple[int, ...]:
+def torus_sides(devices: Sequence[jax.Device]) -> tuple[int, ...]:
     """The sides of the torus that the devices fill, without those of one chip; their number if a ring goes through.
 
     A ring goes through two sides that differ, and through 2 × 2. Devices other than TPUs, and several slices, count as
@@ -147,12 +147,12 @@ def sides(devices: Sequence[jax.Device]) -> tuple[int, ...]:
     return lengths or (len(devices),)
 
 
-def ways(sizes: Mapping[str, int], mesh: Mesh) -> dict[str, Way]:
+def choose_ways(sizes: Mapping[str, int], mesh: Mesh) -> dict[str, Way]:
     """A way for each array, by name, so that the links along all axes have about the same to send.
 
     Small arrays go to all chips at once, which XLA does for many of them together.
     """
-    lengths = (mesh.shape[AXIS],) if COPIES in mesh.axis_names else sides(list(mesh.devices.flat))
+    lengths = (mesh.shape[AXIS],) if COPIES in mesh.axis_names else torus_sides(list(mesh.devices.flat))
     starts = range(len(lengths))
     choices = [Way(lengths, tuple((start + step) % len(lengths) for step in starts)) for start in starts]
     chosen = dict.fromkeys(sizes, Way((mesh.shape[AXIS],), (0,)))

@@ -60,7 +60,7 @@ def constrain(tree: Any, mesh: Mesh) -> Any:
     return jax.lax.with_sharding_constraint(tree, shardings(tree, mesh))
 
 
-def whole(tree: Any, mesh: Mesh) -> Any:
+def replicate_whole(tree: Any, mesh: Mesh) -> Any:
     """The arrays on every device, for scoring; all processes must call it."""
     return tree if mesh.size == 1 else _copy(tree, mesh)
 
@@ -139,8 +139,8 @@ def _summed_part(gradient: Float[Array, "..."], axis: int, way: Way) -> Float[Ar
 _gather.defvjp(_forward, _backward)
 
 
-def sends_rows(rows: int, split: P, numbers: int, devices: int) -> bool:
-    """Whether `rows_of` sends at most a quarter of what `gather` does, for the same gradient.
+def is_exchange_cheaper(rows: int, split: P, numbers: int, devices: int) -> bool:
+    """Whether `gather_rows` sends at most a quarter of what `gather` does, for the same gradient.
 
     A quarter, because every device has something else for every other one, and over a large torus that takes several
     links.
@@ -151,7 +151,7 @@ def sends_rows(rows: int, split: P, numbers: int, devices: int) -> bool:
     return AXIS in split and 4 * numbers * (devices if split[0] == AXIS else 1) <= rows
 
 
-def rows_of(part: Float[Array, "..."], split: P, numbers: Int[Array, " N"]) -> Float[Array, "N D"]:
+def gather_rows(part: Float[Array, "..."], split: P, numbers: Int[Array, " N"]) -> Float[Array, "N D"]:
     """Within `shard_map`: the rows of a table that this device needs, bit for bit; nothing else of it is sent.
 
     Devices that share a copy get the numbers of all rows that they need, and each sends of its part what the others

@@ -16,7 +16,7 @@ def candidate_scores(
     return jnp.sum(anchors * candidates, axis=-1)
 
 
-def taught_scores(
+def score_candidates(
     embedded: Embedded, similarity: str
 ) -> tuple[Float[Array, "K B"], Float[Array, "K B"], Bool[Array, "K B"] | None]:
     """The student's and the teacher's scores of a batch, the positive's first, and which candidates there are.

@@ -10,7 +10,7 @@ from jaxtyping import Array, Float
 from simcse_jax.models.arrays import AnyArray
 from simcse_jax.objectives import declarations
 from simcse_jax.objectives.embedded import Embedded
-from simcse_jax.objectives.similarity import by_rows, cosine
+from simcse_jax.objectives.similarity import cosine, map_rows
 
 
 def cosent(
@@ -52,7 +52,7 @@ def cosent(
         kept = jnp.where(lower | ~some[:, None], logits, -jnp.inf)  # a row without any stays finite, and its gradient
         return jnp.where(some, jax.nn.logsumexp(kept, axis=1) - similarity / temperature, -jnp.inf)
 
-    row_sums = by_rows(rows, len(logits), similarities, scores)
+    row_sums = map_rows(rows, len(logits), similarities, scores)
     # The largest exponent of all devices; summed and divided, so that JAX knows it to be the same on all of them.
     largest = jnp.maximum(jnp.max(gather(jax.lax.stop_gradient(row_sums)[None])), 0.0)
     shift = psum(largest) / psum(1)

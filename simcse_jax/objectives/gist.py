@@ -10,7 +10,7 @@ from simcse_jax.models.arrays import AnyArray
 from simcse_jax.objectives import declarations
 from simcse_jax.objectives.embedded import Embedded
 from simcse_jax.objectives.negatives import Candidates
-from simcse_jax.objectives.similarity import by_rows, normalize
+from simcse_jax.objectives.similarity import map_rows, normalize
 
 
 def gist(
@@ -77,7 +77,7 @@ def gist(
 
     pairs, guides = (jnp.stack([normalize(x[0]), normalize(x[1])], axis=1) for x in (views, guide))
     rows = pairs, jax.lax.stop_gradient(guides), positions, exclusions and exclusions.pairs
-    return by_rows(losses, len(kinds) * candidates.shape[1], *rows)
+    return map_rows(losses, len(kinds) * candidates.shape[1], *rows)
 
 
 class GIST(declarations.GIST):

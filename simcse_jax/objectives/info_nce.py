@@ -10,7 +10,7 @@ from simcse_jax.models.arrays import AnyArray
 from simcse_jax.objectives import declarations
 from simcse_jax.objectives.embedded import Embedded
 from simcse_jax.objectives.negatives import Candidates
-from simcse_jax.objectives.similarity import by_rows, comparable
+from simcse_jax.objectives.similarity import comparable, map_rows
 from simcse_jax.objectives.similarity import normalize as normalize  # objectives from outside import it from here
 
 
@@ -68,7 +68,7 @@ def info_nce(
             logits = candidates.kept(logits, positions, pairs)
         return jax.nn.logsumexp(logits, axis=1) - positive
 
-    return by_rows(losses, columns, anchors, positions, candidates and candidates.pairs)
+    return map_rows(losses, columns, anchors, positions, candidates and candidates.pairs)
 
 
 class InfoNCE(declarations.InfoNCE):

@@ -13,7 +13,7 @@ from simcse_jax.models.convolutions import PREFIX
 from simcse_jax.objectives import declarations
 from simcse_jax.objectives.embedded import Embedded
 from simcse_jax.objectives.negatives import Candidates
-from simcse_jax.objectives.similarity import by_rows, normalize
+from simcse_jax.objectives.similarity import map_rows, normalize
 from simcse_jax.objectives.views import RATE, Plan, View
 
 QUEUE, FILLED = "queue", "filled"  # names in the state, besides those of the momentum encoder's parameters
@@ -66,7 +66,7 @@ def momentum_contrast(
             logits = jnp.concatenate([batch_logits, logits[:, of_batch:]], axis=1)
         return jax.nn.logsumexp(logits, axis=1) - jnp.take_along_axis(logits, positions[:, None], axis=1)[:, 0]
 
-    return by_rows(losses, len(columns), normalize(anchors), positions, candidates and candidates.pairs)
+    return map_rows(losses, len(columns), normalize(anchors), positions, candidates and candidates.pairs)
 
 
 class MomentumContrast(declarations.MomentumContrast):

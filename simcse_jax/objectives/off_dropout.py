@@ -10,7 +10,7 @@ from simcse_jax.models.arrays import AnyArray
 from simcse_jax.objectives import declarations
 from simcse_jax.objectives.embedded import Embedded
 from simcse_jax.objectives.negatives import Candidates
-from simcse_jax.objectives.similarity import by_rows, cosine, normalize
+from simcse_jax.objectives.similarity import cosine, map_rows, normalize
 from simcse_jax.objectives.views import Plan, Views
 
 
@@ -75,7 +75,7 @@ def off_dropout(
         return jax.nn.logsumexp(logits, axis=1) - positive
 
     pairs = candidates and candidates.pairs
-    return by_rows(losses, len(all_positives), normalize(clean_anchors), positive, positions, pairs)
+    return map_rows(losses, len(all_positives), normalize(clean_anchors), positive, positions, pairs)
 
 
 class OffDropout(declarations.OffDropout):

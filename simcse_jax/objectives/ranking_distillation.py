@@ -9,7 +9,7 @@ from jaxtyping import Array, Float, Int
 from simcse_jax.models.arrays import AnyArray
 from simcse_jax.objectives import declarations
 from simcse_jax.objectives.embedded import Embedded
-from simcse_jax.objectives.similarity import by_rows, normalize
+from simcse_jax.objectives.similarity import map_rows, normalize
 
 ADDED = 1e-7  # as released, to a sum in which the most similar sentence counts 1
 
@@ -62,7 +62,7 @@ def ranking_distillation(
         kept = (positions[:, None] != jnp.arange(len(columns))) | (reading == "paper")
         return listnet(scores, taught / teacher_temperature, kept)
 
-    return by_rows(losses, 2 * len(columns), normalize(anchors), normalize(teacher_anchors), positions)
+    return map_rows(losses, 2 * len(columns), normalize(anchors), normalize(teacher_anchors), positions)
 
 
 def listnet(scores: Float[AnyArray, "R N"], teacher: Float[AnyArray, "R N"], kept: AnyArray) -> Float[Array, " R"]:

@@ -30,7 +30,7 @@ def add(definition: Any) -> Objective:
       UserError: when there is no such entry point, it cannot be loaded, or the class lacks a part or has the name of
         one of the package's own.
     """
-    kind = _loaded(definition) if isinstance(definition, str) else definition
+    kind = _load_entry_point(definition) if isinstance(definition, str) else definition
     if not (isinstance(kind, type) and issubclass(kind, Objective)):
         raise UserError(f"objective {definition!r:.60}: is not a subclass of simcse_jax.objectives.objective.Objective")
     name, fields = getattr(kind, "name", ""), kind.fields
@@ -63,7 +63,7 @@ def check_known(names: Iterable[str]) -> None:
             add(name)
 
 
-def _loaded(name: str) -> Any:
+def _load_entry_point(name: str) -> Any:
     """What the entry point of this name is."""
     for entry in importlib.metadata.entry_points(group=GROUP, name=name):
         try:
@@ -127,7 +127,7 @@ def needing(fields: Any, need: str) -> list[Objective]:
     return [objective for objective in trained(fields).values() if getattr(objective, need)]
 
 
-def comes_from_outside(fields: Any) -> bool:
+def has_user_objective(fields: Any) -> bool:
     """Whether a run trains an objective that is not the package's own, whose parameters need not be known here.
 
     Args:

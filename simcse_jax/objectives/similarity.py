@@ -30,7 +30,7 @@ def comparable(similarity: str, *embeddings: Float[AnyArray, "... D"]) -> list[F
     return [prepared(rows) for rows in embeddings]
 
 
-def by_rows(function: Callable[..., Any], columns: int, *rows: Any) -> Any:
+def map_rows(function: Callable[..., Any], columns: int, *rows: Any) -> Any:
     """`function(*rows)`, at most `SIMILARITIES` at a time, of which each row has `columns`; see `in_chunks`."""
     return in_chunks(function, max(1, SIMILARITIES // columns), *rows)
 
@@ -44,7 +44,7 @@ def replace_rows(
 ) -> Shaped[Array, " R"]:
     """`values`, but those of `function(*rows)` where they are `wanted`, without gradient.
 
-    As many are computed at a time as in `by_rows`. Rows that are not wanted take no time: they come last, and the loop
+    As many are computed at a time as in `map_rows`. Rows that are not wanted take no time: they come last, and the loop
     ends before them.
     """
     size = min(len(values), max(1, SIMILARITIES // columns))

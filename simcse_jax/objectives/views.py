@@ -169,6 +169,6 @@ class Plan(NamedTuple):
         )
 
 
-def each_of(views: Views) -> list[View]:
+def flatten_views(views: Views) -> list[View]:
     """All views of an objective, in their order."""
     return [view for named in views.values() for view in ((named,) if isinstance(named, View) else named)]

@@ -68,7 +68,7 @@ class Checkpoints:
             todelete_subdir=None if read_only or is_remote(workdir) else DELETED,
             read_only=read_only,
             async_options=ocp.AsyncOptions(timeout_secs=SAVE_SECONDS),
-            multiprocessing_options=_alone() if read_only else ocp.options.MultiprocessingOptions(),
+            multiprocessing_options=_single_process() if read_only else ocp.options.MultiprocessingOptions(),
         )
         self._folder = epath.Path(workdir if is_remote(workdir) else workdir.absolute()) / "checkpoints"
         with contextlib.nullcontext() if read_only else processes.together():  # each reader reads for itself
@@ -166,7 +166,7 @@ class Checkpoints:
             saved = ocp.StandardCheckpointHandler().metadata(self._folder / str(step) / "optimizer").tree
         except Exception:  # it is damaged, as reading it will show
             return
-        was, wanted = _types_of_mean(saved), _types_of_mean(like.optimizer)
+        was, wanted = _mean_dtypes(saved), _mean_dtypes(like.optimizer)
         if was and wanted and was != wanted:
             raise UserError(
                 f"{self._folder}: step {step} has the optimizer's mu in {was}, and this run keeps it in {wanted}; "
@@ -325,14 +325,14 @@ def _items(state: TrainState) -> dict[str, Any]:
     return items | ({"kept": state.kept} if state.kept else {})
 
 
-def _types_of_mean(optimizer: Any) -> str:
+def _mean_dtypes(optimizer: Any) -> str:
     """The types of AdamW's mean of gradients, `mu` in optax; empty for an optimizer without one."""
     leaves = jax.tree_util.tree_leaves_with_path(optimizer)
     mean = [leaf for path, leaf in leaves if any(getattr(key, "name", getattr(key, "key", "")) == "mu" for key in path)]
     return " and ".join(sorted({jnp.dtype(leaf.dtype).name for leaf in mean}))
 
 
-def _alone() -> ocp.options.MultiprocessingOptions:
+def _single_process() -> ocp.options.MultiprocessingOptions:
     me = jax.process_index()
     several = {"primary_host": me, "active_processes": {me}, "barrier_sync_key_prefix": f"reader{me}"}
     return ocp.options.MultiprocessingOptions(**several if jax.process_count() > 1 else {})

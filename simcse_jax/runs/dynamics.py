@@ -27,10 +27,10 @@ from simcse_jax.models import parameters, partial
 from simcse_jax.models.head import has_head
 from simcse_jax.models.parameters import Params
 from simcse_jax.models.sentence_encoder import build
-from simcse_jax.objectives.registry import comes_from_outside, temperature_of
-from simcse_jax.runs.loading import checkpoints_of, load_model, load_workdir
-from simcse_jax.runs.run_files import FREE, SINGULAR_VALUES, modules_of
-from simcse_jax.runs.state import initial_params, model_spec, own_adapter, read_frozen, split_shapes, with_parts
+from simcse_jax.objectives.registry import has_user_objective, temperature_of
+from simcse_jax.runs.loading import load_model, load_workdir, open_checkpoints
+from simcse_jax.runs.run_files import FREE, SINGULAR_VALUES, read_modules
+from simcse_jax.runs.state import add_parts, initial_params, model_spec, read_frozen, split_shapes, starting_adapter
 from simcse_jax.runs.workdir import Workdir
 
 MEASURED = ("data", "sentences", "split", "repeated_sentences")  # the fields of `analysis` that choose the sentences
@@ -66,7 +66,7 @@ def survey_checkpoints(
       The survey of the data for all runs, and the number of tokens of a sentence that all runs read.
     """
     for folder in folders.values():
-        steps_of(folder)
+        kept_steps(folder)
     first = {name: next(checkpoint_encoders(folder, batch_size)) for name, folder in folders.items()}
     encoders = {name: kept.embed.tokens for name, kept in first.items()}
     max_length = min(encoder.max_length for encoder in encoders.values())
@@ -87,7 +87,7 @@ def measure_checkpoints(
         yield {"step": kept.step, **measured.analysis}
 
 
-def recorded(
+def read_measurements(
     folders: Mapping[str, Folder], runs: Mapping[str, dict[str, Any]]
 ) -> tuple[dict[str, list[Point]], dict[str, Any], str]:
     """The measurements of `analysis.every` during training.
@@ -117,7 +117,7 @@ def recorded(
     return points, about, where.name if where.suffix else f"STS-B {analysis['split']}"
 
 
-class Kept(NamedTuple):
+class CheckpointEncoder(NamedTuple):
     """A run's model at a step."""
 
     step: int
@@ -125,7 +125,7 @@ class Kept(NamedTuple):
     temperature: float | None  # of the run's objective
 
 
-def steps_of(folder: Folder) -> list[int]:
+def kept_steps(folder: Folder) -> list[int]:
     """The steps whose checkpoints a run has kept."""
     Workdir(folder).check_exists(f"--runs {folder}")
     saved = folder / "checkpoints"
@@ -139,7 +139,7 @@ def steps_of(folder: Folder) -> list[int]:
     return steps
 
 
-def checkpoint_encoders(folder: Folder, batch_size: int = 64) -> Iterator[Kept]:
+def checkpoint_encoders(folder: Folder, batch_size: int = 64) -> Iterator[CheckpointEncoder]:
     """The run's model at its start (step 0), if that can still be loaded, and at every kept checkpoint.
 
     All use the same compiled encoders.
@@ -153,18 +153,18 @@ def checkpoint_encoders(folder: Folder, batch_size: int = 64) -> Iterator[Kept]:
     embed = Embedder(*read, modules=model.config.modules)
     temperature = temperature_of(run["config"]["objective"])
 
-    def kept(step: int, params: Params) -> Kept:
-        return Kept(step, embed.with_params({name: params[name] for name in model.params}), temperature)
+    def kept(step: int, params: Params) -> CheckpointEncoder:
+        return CheckpointEncoder(step, embed.with_params({name: params[name] for name in model.params}), temperature)
 
     is_kept = (folder / "checkpoints" / "0").exists()
     if not is_kept and (start := starting_params(folder, run)) is not None:
         yield kept(0, start)
     spec = model_spec(run["config"])
     shapes, of_frozen = split_shapes(model.config, spec)
-    encoder, frozen = with_parts(model.config, spec), read_frozen(model.folder, run, of_frozen)
-    with_own_objective = comes_from_outside(run["config"]["objective"])
-    with checkpoints_of(folder) as checkpoints:
-        for step in steps_of(folder):
+    encoder, frozen = add_parts(model.config, spec), read_frozen(model.folder, run, of_frozen)
+    with_own_objective = has_user_objective(run["config"]["objective"])
+    with open_checkpoints(folder) as checkpoints:
+        for step in kept_steps(folder):
             trained = checkpoints.restore_params(step, shapes, with_own_objective=with_own_objective)
             params = partial.merged(partial.whole(trained, frozen), encoder)
             yield kept(step, parameters.sentence_encoder(params, checkpoints.tower(step)))
@@ -176,9 +176,9 @@ def starting_params(folder: Folder, run: dict[str, Any]) -> Params | None:
     spec = dataclasses.replace(model_spec(run["config"]), dual_encoder=False, projector=None, objectives={})
     try:
         model = load_model(spec.init_from, spec.num_layers)
-        model = model if modules_of(run) else model.without_modules()
+        model = model if read_modules(run) else model.without_modules()
         model = dataclasses.replace(model, template=spec.template)
-        adapter = own_adapter(spec, model)
+        adapter = starting_adapter(spec, model)
     except UserError as error:
         print(f"{folder}: step 0 is left out: {error}", flush=True)
         return None
@@ -188,7 +188,7 @@ def starting_params(folder: Folder, run: dict[str, Any]) -> Params | None:
     if spec.lora and adapter and sha256(*adapter.values()) != run["sha256"].get("model.lora.init_from"):
         print(f"{folder}: step 0 is left out: {spec.lora.init_from} is another adapter by now", flush=True)
         return None
-    return partial.merged(initial_params(spec, model, adapter), with_parts(model.config, spec))
+    return partial.merged(initial_params(spec, model, adapter), add_parts(model.config, spec))
 
 
 class Records(NamedTuple):
@@ -224,7 +224,7 @@ def read_records(folders: Mapping[str, Folder], labels: Mapping[str, str]) -> Re
     points: dict[str, list[Point]] = {}
     measured_on = ""
     if measured:
-        points, _, measured_on = recorded(measured, {name: runs[name] for name in measured})
+        points, _, measured_on = read_measurements(measured, {name: runs[name] for name in measured})
     if silent := [name for name in folders if name not in scored and name not in measured]:
         raise UserError(
             f"--runs {silent[0]}: nothing was recorded while it trained: no scores (eval.data), and no measures "

@@ -16,10 +16,10 @@ from simcse_jax.huggingface.public_names import is_from_hub, public_value
 from simcse_jax.huggingface.resolve import resolve
 from simcse_jax.models import parameters
 from simcse_jax.models.lora import lora_of
-from simcse_jax.objectives.registry import comes_from_outside
-from simcse_jax.runs.loading import checkpoints_of, choose_step, trained_config
+from simcse_jax.objectives.registry import has_user_objective
+from simcse_jax.runs.loading import choose_step, open_checkpoints, trained_config
 from simcse_jax.runs.run_files import KEPT, MODULES
-from simcse_jax.runs.state import FINGERPRINT, model_spec, split_shapes, with_parts
+from simcse_jax.runs.state import FINGERPRINT, add_parts, model_spec, split_shapes
 from simcse_jax.runs.workdir import Workdir
 
 CARD = """---
@@ -64,10 +64,10 @@ def adapter_writer(folder: Folder, step: int | str | None = None) -> Callable[[P
     run = workdir.read_run()
     check_adapter(run, str(folder))
     fields, spec = run["config"]["model"], model_spec(run["config"])
-    encoder = with_parts(trained_config(folder, run), spec)
-    with checkpoints_of(folder) as checkpoints:
+    encoder = add_parts(trained_config(folder, run), spec)
+    with open_checkpoints(folder) as checkpoints:
         chosen = choose_step(checkpoints, workdir, step)
-        with_own_objective = comes_from_outside(run["config"]["objective"])
+        with_own_objective = has_user_objective(run["config"]["objective"])
         trained = checkpoints.restore_params(
             chosen, split_shapes(encoder, spec)[0], with_own_objective=with_own_objective
         )

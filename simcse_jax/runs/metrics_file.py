@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from simcse_jax.errors import UserError, why
+from simcse_jax.errors import UserError, system_message
 from simcse_jax.host.storage import Folder, parse_json, write_atomically
 from simcse_jax.runs.run_files import BEST_STEP, check_line
 
@@ -95,7 +95,7 @@ def _whole_lines(path: Folder) -> list[dict[str, Any]]:
     try:
         texts = path.read_text(encoding="utf-8").split("\n")[:-1]
     except OSError as error:
-        raise UserError(f"{path}: cannot be read: {why(error)}") from None
+        raise UserError(f"{path}: cannot be read: {system_message(error)}") from None
     except ValueError as error:
         raise UserError(f"{path}: not UTF-8: {error}") from None
     lines = []

@@ -84,10 +84,12 @@ def model_card(
     """
     assert model.pooler is not None  # runs have ours
     result = result if step is None else None
-    size = truncated_to(model)
+    size = truncated_size(model)
     scored = (result or {}).get("truncated", {}).get(str(size)) if size else result
     user_fields = (
-        user_fields if "license" in user_fields else {**license_of(run["config"]["model"]["init_from"]), **user_fields}
+        user_fields
+        if "license" in user_fields
+        else {**read_license(run["config"]["model"]["init_from"]), **user_fields}
     )
     whose = f"The scores are those of all {model.config.sentence_size} numbers; this model gives the first {size}, "
     whose += "whose scores stand below them." if task_scores(scored) else "which were not scored."
@@ -111,7 +113,7 @@ def model_card(
     return "\n\n".join(parts) + "\n"
 
 
-def truncated_to(model: Pretrained) -> int:
+def truncated_size(model: Pretrained) -> int:
     """The elements that the model's embeddings keep, if these are not all; else 0."""
     size = model.settings.truncate_dim or 0
     return size if size < model.config.sentence_size else 0
@@ -127,13 +129,13 @@ def description(model: Pretrained, run: Mapping[str, Any]) -> str:
         head = f" of convolutions of {', '.join(map(str, model.config.convolutions.widths))} tokens" + head
     text = (
         f"{model.config.num_layers} layers, pooler `{model.pooler}`{head}, at most {model.max_length} tokens. "
-        f"{'Trained' if _trains(run) else 'Made, without training,'} from `{base}`"
+        f"{'Trained' if _is_trained(run) else 'Made, without training,'} from `{base}`"
     )
     if not model.config.num_layers:  # word vectors
         text = f"The average of the vectors of its words, at most {model.max_length}. Made from `{base}`"
     size = model.settings.truncate_dim or model.config.sentence_size
     start = f"A sentence encoder: {size} numbers a sentence, to be compared by {COMPARED[model.settings.similarity]}."
-    if truncated_to(model):
+    if truncated_size(model):
         start += f" They are the first of {model.config.sentence_size}; `truncate_dim` takes more or fewer."
     text = f"{start} {text} with simcse_jax {run['versions']['simcse_jax']}."
     if sizes := run["config"]["matryoshka"]["dimensions"]:
@@ -141,7 +143,7 @@ def description(model: Pretrained, run: Mapping[str, Any]) -> str:
     return text
 
 
-def license_of(base: str) -> dict[str, str]:
+def read_license(base: str) -> dict[str, str]:
     """The licence in the card of a model, as fields of a front matter; empty where no card here has one.
 
     Only files of this machine are read: a folder's, a package's, or those that the hub's client has kept.
@@ -154,14 +156,14 @@ def license_of(base: str) -> dict[str, str]:
             card = resolve(base) / "README.md"
     elif (hub_name := split_name(base)) is not None:
         card = try_to_load_from_cache(hub_name[0], "README.md", revision=hub_name[1])
-    fields = fields_of(card)
+    fields = read_front_matter(card)
     license_fields = {name: fields[name] for name in LICENSE_FIELDS if isinstance(fields.get(name), str)}
     if not license_fields.get("license_link", "https://").startswith("https://"):
         del license_fields["license_link"]  # a file of the base's repository, where no link from this card leads
     return license_fields if "license" in license_fields else {}
 
 
-def fields_of(card: Any) -> dict[str, Any]:
+def read_front_matter(card: Any) -> dict[str, Any]:
     """The front matter of a model's card; empty if there is none that can be read."""
     from huggingface_hub import metadata_load
 
@@ -171,7 +173,7 @@ def fields_of(card: Any) -> dict[str, Any]:
         return {}
 
 
-def data_sets_of(run: Mapping[str, Any]) -> list[str]:
+def find_data_sets(run: Mapping[str, Any]) -> list[str]:
     """The hub's names of the training data; empty if one of its sources is not known to be there."""
     parts = sources("data.train", run["config"]["data"]["train"])
     names_of_parts = [_data_sets(part, run, alone=len(parts) == 1) for part in parts]
@@ -221,7 +223,7 @@ def front_matter(
         library_name="sentence-transformers",
         pipeline_tag="sentence-similarity",
         tags=TAGS,
-        datasets=data_sets_of(run) or None,
+        datasets=find_data_sets(run) or None,
         model_name=name.rpartition("/")[2] if results else None,
         eval_results=results or None,
     )
@@ -286,13 +288,13 @@ def _with_transformers(arguments: str, model: Pretrained) -> list[str]:
         f"    {POOLING[pooler]}",
         *head,
         *(["    embeddings = torch.nn.functional.normalize(embeddings)"] if model.normalize else []),
-        *([f"    embeddings = embeddings[:, :{size}]"] if (size := truncated_to(model)) else []),
+        *([f"    embeddings = embeddings[:, :{size}]"] if (size := truncated_size(model)) else []),
     ]
 
 
 def training(run: Mapping[str, Any]) -> str:
     """Data, seed and device in sentences."""
-    if not _trains(run):
+    if not _is_trained(run):
         return "Nothing was trained: the weights are those that it started with."
     config, device = run["config"], run["device"]
     terms = {name: term["weight"] for name, term in config["objective"].items() if term["weight"]}
@@ -309,7 +311,7 @@ def training(run: Mapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def _trains(run: Mapping[str, Any]) -> bool:
+def _is_trained(run: Mapping[str, Any]) -> bool:
     train = run["config"]["train"]
     return bool(train["max_steps"] or train["epochs"])
 

@@ -55,7 +55,7 @@ def check_run(run: dict[str, Any], where: str) -> dict[str, Any]:
     if not {*kept} <= KEPT_FIELDS:
         raise _damaged(where, f"model.{KEPT} has {', '.join(sorted({*kept} - KEPT_FIELDS))}")
     try:
-        modules_of(run)
+        read_modules(run)
     except (KeyError, TypeError, ValueError):
         raise _damaged(where, f"model.{MODULES} is {run['model'][MODULES]!r:.60}") from None
     _check_values(_part(run, "sha256", where), "sha256", (str,), where)
@@ -66,12 +66,12 @@ def check_run(run: dict[str, Any], where: str) -> dict[str, Any]:
     return run
 
 
-def written_modules(modules: Iterable[Module]) -> list[dict[str, Any]]:
+def describe_modules(modules: Iterable[Module]) -> list[dict[str, Any]]:
     """A model's modules as `run.json` has them: the name of each and its fields."""
     return [{"kind": type(module).__name__} | dataclasses.asdict(module) for module in modules]
 
 
-def modules_of(run: Mapping[str, Any]) -> tuple[Module, ...]:
+def read_modules(run: Mapping[str, Any]) -> tuple[Module, ...]:
     """The modules of a run's model.
 
     Raises:

@@ -123,7 +123,7 @@ HEAD_STREAM, SECOND_HEAD_STREAM, PROJECTOR_STREAM = 0x68656164, 0x68656165, 0x68
 CONVOLUTION_STREAM, LORA_STREAM, STATE_STREAM = 0x636F6E76, 0x6C6F7261, 0x73746174
 
 
-def with_parts(encoder: EncoderConfig, spec: ModelSpec) -> EncoderConfig:
+def add_parts(encoder: EncoderConfig, spec: ModelSpec) -> EncoderConfig:
     """The encoder with what a run adds to it, and with the part of it that trains."""
     encoder = dataclasses.replace(encoder, attention_kernels=spec.attention_kernels, convolutions=spec.convolutions)
     return dataclasses.replace(encoder, partial=partial_of(spec, encoder))
@@ -131,7 +131,7 @@ def with_parts(encoder: EncoderConfig, spec: ModelSpec) -> EncoderConfig:
 
 def split_shapes(encoder: EncoderConfig, spec: ModelSpec) -> tuple[Shapes, Shapes]:
     """The abstract float32 parameters of a run's checkpoints, by name, and those that are frozen."""
-    encoder = with_parts(encoder, spec)
+    encoder = add_parts(encoder, spec)
     _, first = build(encoder, with_head=spec.head.trained)
     shapes = dict(first)
     if spec.dual_encoder:
@@ -169,7 +169,7 @@ def initial_params(
     if model.config.modules:
         processes.say(f"{model.name}: its modules {describe(model.config.modules)} are trained further")
     if spec.lora:
-        encoder |= lora.fresh(with_parts(model.config, spec), _key(spec.seed, LORA_STREAM))
+        encoder |= lora.fresh(add_parts(model.config, spec), _key(spec.seed, LORA_STREAM))
         encoder |= adapter or {}
     params = {**encoder, **_head(spec, model, HEAD_STREAM)}
     if spec.dual_encoder:
@@ -303,7 +303,7 @@ def frozen_params(spec: ModelSpec, pretrained: Pretrained) -> dict[str, np.ndarr
     return {name: np.asarray(value) for name, value in pretrained.params.items() if partial.is_frozen(name, encoder)}
 
 
-def own_adapter(spec: ModelSpec, pretrained: Pretrained) -> dict[str, np.ndarray] | None:
+def starting_adapter(spec: ModelSpec, pretrained: Pretrained) -> dict[str, np.ndarray] | None:
     """LoRA's parameters of the folder `model.lora.init_from`, by our names; None if a run starts with fresh ones."""
     if not (spec.lora and spec.lora.init_from):
         return None

@@ -49,11 +49,11 @@ def dry_run(config: Section, workdir: str = "") -> None:
         jax.block_until_ready(metrics)
         if not compiled:
             taken.append(time.perf_counter() - started)
-    processes.say(f"memory: {updates.memory / 2**30:.2f} of {available() / 2**30:.0f} GiB on each device")
+    processes.say(f"memory: {updates.memory / 2**30:.2f} of {device_memory() / 2**30:.0f} GiB on each device")
     if taken:
         fastest = min(taken)
         processes.say(
-            f"a step takes {fastest:.3g} s, all of them {for_people(fastest * steps)}, evaluations not counted"
+            f"a step takes {fastest:.3g} s, all of them {format_duration(fastest * steps)}, evaluations not counted"
         )
     processes.say("nothing was written")
 
@@ -68,13 +68,13 @@ def describe(inputs: Inputs, batch_size: int, score_every: int) -> str:
     return text + scored + f", on {len(inputs.devices)} device{'s'[: len(inputs.devices) - 1]}"
 
 
-def available() -> int:
+def device_memory() -> int:
     """The bytes of a device's memory; of a processor, those of the machine."""
     stats = jax.local_devices()[0].memory_stats() or {}
     return stats.get("bytes_limit") or os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
-def for_people(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     """A duration: 40 s, 12 min, 3.5 h."""
     if seconds < 100:
         return f"{seconds:.0f} s"

@@ -165,10 +165,10 @@ def read_evaluation(spec: EvaluationSpec, devices: Sequence[jax.Device] | None =
     elif unused := {name: value for name in ("transfer", "extra", "postprocess") if (value := getattr(spec, name))}:
         name, value = next(iter(unused.items()))
         raise UserError(f"config.eval.{name}={value}: eval.data is empty, so nothing is scored")
-    return _with_retrieval(spec, devices, evaluation) if spec.retrieval.data else evaluation
+    return _add_retrieval(spec, devices, evaluation) if spec.retrieval.data else evaluation
 
 
-def _with_retrieval(
+def _add_retrieval(
     spec: EvaluationSpec, devices: Sequence[jax.Device] | None, evaluation: Evaluation | None
 ) -> Evaluation:
     """The evaluation with retrieval: its scores at the end, and its choice."""

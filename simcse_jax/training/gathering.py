@@ -15,8 +15,16 @@ from jax.sharding import PartitionSpec as P
 from jaxtyping import Array, Float, Int
 
 from simcse_jax.devices import mesh as meshes
-from simcse_jax.devices.mesh import AXIS, Way, of_rows, replicated, ways
-from simcse_jax.devices.parts import gather, gather_rounded, rounded, rows_of, sends_rows, shardings, spread
+from simcse_jax.devices.mesh import AXIS, Way, choose_ways, replicated, row_axes
+from simcse_jax.devices.parts import (
+    gather,
+    gather_rounded,
+    gather_rows,
+    is_exchange_cheaper,
+    rounded,
+    shardings,
+    spread,
+)
 from simcse_jax.models import parameters, partial
 from simcse_jax.models.by_layer import Part
 from simcse_jax.models.model_types import AFTER_PADDING
@@ -27,7 +35,7 @@ from simcse_jax.objectives.rows import Batch
 LAYER, NUMBER = "encoder.layers.", re.compile(r"\d+")  # in the names of what a layer has
 
 
-class Kept(NamedTuple):
+class Placement(NamedTuple):
     """How devices keep a parameter that is in parts, and how it becomes whole (`models.by_layer.Way`)."""
 
     split: P
@@ -41,9 +49,9 @@ class Kept(NamedTuple):
     def rows(self, part: jax.Array, numbers: Int[Array, "*tokens"]) -> Float[Array, "*tokens D"]:
         """Rows of a table: the devices exchange these alone, if that pays."""
         length = len(part) * (self.devices if self.split and self.split[0] == AXIS else 1)
-        if not sends_rows(length, self.split, numbers.size, self.devices):
+        if not is_exchange_cheaper(length, self.split, numbers.size, self.devices):
             return jnp.take(self.gather(part, part), numbers, axis=0)
-        return rows_of(part, self.split, numbers.reshape(-1)).reshape(*numbers.shape, -1)
+        return gather_rows(part, self.split, numbers.reshape(-1)).reshape(*numbers.shape, -1)
 
 
 class Gathering(NamedTuple):
@@ -70,7 +78,7 @@ class Gathering(NamedTuple):
         if not self.tables:
             return views, batch
         places = jnp.arange(len(first), len(numbers), dtype=ids.dtype).reshape(ids.shape)
-        places = jax.lax.pcast(places, of_rows(self.mesh), to="varying")
+        places = jax.lax.pcast(places, row_axes(self.mesh), to="varying")
         return views, {**batch, "input_ids": jnp.where(ids == self.padding, ids, places)}
 
     def read(self, name: str, part: jax.Array, numbers: Int[Array, " N"]) -> Any:
@@ -79,22 +87,22 @@ class Gathering(NamedTuple):
         if self.mesh.size > 1:
             part = spread(part, split, self.mesh)
         if name in self.tables:
-            return rows_of(part, split, numbers)
+            return gather_rows(part, split, numbers)
         if name in self.late:
-            return Part(rounded(part, self.sent[name]), part, Kept(split, devices, self.way[name]))
+            return Part(rounded(part, self.sent[name]), part, Placement(split, devices, self.way[name]))
         return gather(part, split, self.sent[name], self.way[name])
 
 
 @dataclasses.dataclass(frozen=True)
 class ByLayer:
-    """Compiles what an `Embedder` computes as `mesh.by_rows` does, for parameters in parts, gathered by layer."""
+    """Compiles an `Embedder`'s function as `mesh.compile_by_rows` does, for split parameters, gathered by layer."""
 
     graph: Graph
     mesh: Mesh
 
     def __call__(self, function: Callable[..., jax.Array], sharding: NamedSharding | None) -> jax.stages.Wrapped:
         """The compiled function(parameters, *arrays)."""
-        rows = P(of_rows(self.mesh))
+        rows = P(row_axes(self.mesh))
 
         def of_all(params: Params, *arrays: jax.Array) -> jax.Array:
             made, _ = make_gathering(self.graph, params, {}, self.mesh, tokens=1, by_layer=True)
@@ -124,39 +132,39 @@ def make_gathering(
     """
     # What products alone read is sent in their type: they round it anyway, so this changes no bit of the loss.
     params_of_step = partial.of_step(params, frozen)
-    dtype, padding = type_of_products(graph, params_of_step), padding_of(graph, params_of_step)
+    dtype, padding = product_dtype(graph, params_of_step), padding_id(graph, params_of_step)
 
     def made(arrays: Params, kept: Mapping[str, NamedSharding], tokens: int) -> Gathering:
         split = {name: sharding.spec for name, sharding in kept.items()}
         words = [name for name in arrays if name.endswith(parameters.WORD_EMBEDDING)]
-        rows = [name for name in words if sends_rows(len(arrays[name]), split[name], tokens, mesh.shape[AXIS])]
+        rows = [name for name in words if is_exchange_cheaper(len(arrays[name]), split[name], tokens, mesh.shape[AXIS])]
         tables = tuple(rows if tokens and not by_layer else ())
         sent = {name: dtype if parameters.only_multiplied(name) else jnp.dtype(jnp.float32) for name in arrays}
         kind = {name: NUMBER.sub("*", name) if by_layer else name for name in arrays if name not in tables}
-        way = ways({kind[name]: value.size for name, value in arrays.items() if name in kind}, mesh)
+        way = choose_ways({kind[name]: value.size for name, value in arrays.items() if name in kind}, mesh)
         large = [name for name, value in arrays.items() if LAYER in name and value.size >= meshes.SMALL]
         late = [*large, *(words if tokens else ())] if by_layer else []
         return Gathering(mesh, split, sent, {name: way[kind[name]] for name in kind}, tables, frozenset(late), padding)
 
-    return made(params, shardings(params, mesh), tokens), made(frozen, of_frozen(frozen, mesh, by_layer), tokens)
+    return made(params, shardings(params, mesh), tokens), made(frozen, frozen_shardings(frozen, mesh, by_layer), tokens)
 
 
-def of_frozen(frozen: Mapping[str, Any], mesh: Mesh, by_layer: bool) -> dict[str, NamedSharding]:
+def frozen_shardings(frozen: Mapping[str, Any], mesh: Mesh, by_layer: bool) -> dict[str, NamedSharding]:
     """How the devices keep the parameters that do not train: whole, or by layer in parts like those that do."""
     return shardings(frozen, mesh) if by_layer else dict.fromkeys(frozen, replicated(mesh))
 
 
-def as_multiplied(frozen: Mapping[str, Any], dtype: jnp.dtype) -> dict[str, Any]:
+def cast_to_product_dtype(frozen: Mapping[str, Any], dtype: jnp.dtype) -> dict[str, Any]:
     """Parameters that do not train, as a step by layer keeps them: in the type of products what these alone read."""
     return {name: value.astype(dtype) if parameters.only_multiplied(name) else value for name, value in frozen.items()}
 
 
-def type_of_products(graph: Graph, params: Params) -> jnp.dtype:
+def product_dtype(graph: Graph, params: Params) -> jnp.dtype:
     """The type of the factors of an encoder's products."""
     return jnp.dtype(parameters.merge(graph, parameters.sentence_encoder(params)).encoder.embeddings.dtype)
 
 
-def padding_of(graph: Graph, params: Params) -> int:
+def padding_id(graph: Graph, params: Params) -> int:
     """The id of padding, if an encoder's positions depend on which tokens have it; otherwise -1."""
     config = parameters.merge(graph, parameters.sentence_encoder(params)).encoder.config
     return config.pad_token_id if config.positions == AFTER_PADDING else -1

@@ -90,7 +90,7 @@ def read_generator(name: str, model: Pretrained, longest: tuple[str, int]) -> Ge
     return Generator(generator, masking)
 
 
-def networks_of(encoder: EncoderConfig, generator: EncoderConfig, kernels: bool, dtype: str) -> Networks:
+def build_networks(encoder: EncoderConfig, generator: EncoderConfig, kernels: bool, dtype: str) -> Networks:
     """The networks of an objective that replaces tokens: a generator, and a discriminator that is like the encoder.
 
     The latter has no convolutions and no modules: it decides for each token from the encoder's own states.

@@ -31,7 +31,7 @@ from simcse_jax.training.data_spec import DataSpec
 from simcse_jax.training.evaluation import Evaluation
 from simcse_jax.training.generator import Generator
 from simcse_jax.training.held_out import HeldOut, HeldOutSpec, hold_out_rows
-from simcse_jax.training.prepared import folders_of
+from simcse_jax.training.prepared import find_folders
 from simcse_jax.training.reading import read_training_examples
 
 
@@ -209,7 +209,7 @@ def read_held_out(data: DataSpec, spec: HeldOutSpec, fields: RetrievalSpec, devi
     Raises:
       UserError: also for a prepared corpus, whose texts are not there.
     """
-    if prepared := folders_of(data.train):
+    if prepared := find_folders(data.train):
         raise UserError(
             f"config.data.held_out={spec.rows}: {next(iter(prepared))} is a prepared corpus, which has "
             "tokens and no texts; set eval.data"

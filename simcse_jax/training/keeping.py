@@ -8,7 +8,7 @@ from jax.sharding import Mesh
 from jax.sharding import PartitionSpec as P
 from jaxtyping import Array, Float
 
-from simcse_jax.devices.mesh import of_rows
+from simcse_jax.devices.mesh import row_axes
 from simcse_jax.models import parameters, partial
 from simcse_jax.models.parameters import Params
 from simcse_jax.models.sentence_encoder import Graph
@@ -16,7 +16,7 @@ from simcse_jax.objectives.chunks import in_chunks
 from simcse_jax.objectives.objective import StatefulObjective
 from simcse_jax.objectives.rows import Batch, Kept, Settings, encode_views
 from simcse_jax.runs.state import TrainState
-from simcse_jax.training.loss import make_rows, products_of, with_copies
+from simcse_jax.training.loss import make_rows, product_precision, with_copies
 from simcse_jax.training.recipe import Recipe
 
 
@@ -53,15 +53,15 @@ def make_keeping(graph: Graph, recipe: Recipe, mesh: Mesh) -> Callable[..., Kept
             return encode(params, kept, *inputs)
 
         def on_each(params: Params, kept: Kept, *inputs: Any) -> Float[Array, "B V D"]:
-            params, kept = jax.lax.pcast((params, kept), of_rows(mesh), to="varying")
+            params, kept = jax.lax.pcast((params, kept), row_axes(mesh), to="varying")
             return encode(params, kept, *inputs)
 
-        rows = P(of_rows(mesh))
+        rows = P(row_axes(mesh))
         specs = (P(), P(), P(), rows, P(), P())
         return jax.shard_map(on_each, mesh=mesh, in_specs=specs, out_specs=rows)(params, kept, *inputs)
 
     def keep(state: TrainState, params: Params, batch: Batch, settings: Settings, frozen: Params | None = None) -> Kept:
-        with products_of(recipe):
+        with product_precision(recipe):
             rows = on_all(state.params, state.kept, state.step, batch, settings, frozen) if views else None
         kept = {}
         for term, objective in stateful:

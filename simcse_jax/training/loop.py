@@ -24,7 +24,7 @@ from simcse_jax.runs.workdir import Workdir
 from simcse_jax.training.patience import Patience
 from simcse_jax.training.programs import Updates
 from simcse_jax.training.schedule import Due
-from simcse_jax.training.scoring import Chosen, choose
+from simcse_jax.training.scoring import ChosenTower, choose
 from simcse_jax.training.setup import Setup
 from simcse_jax.training.speed import Speed, Steps
 
@@ -226,7 +226,7 @@ class Training:
                 self._measure_layers(number, chosen)
         return chosen.scores, chosen.tower
 
-    def _measure_layers(self, number: int, chosen: Chosen) -> None:
+    def _measure_layers(self, number: int, chosen: ChosenTower) -> None:
         for evaluator in self.setup.measuring:
             self.write(number, evaluator(chosen.model) | chosen.which)
 

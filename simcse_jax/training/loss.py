@@ -16,7 +16,7 @@ from jax.sharding import Mesh
 from jax.sharding import PartitionSpec as P
 from jaxtyping import Array, Bool, Float, Int
 
-from simcse_jax.devices.mesh import of_rows
+from simcse_jax.devices.mesh import row_axes
 from simcse_jax.models import by_layer, parameters, partial
 from simcse_jax.models.arrays import AnyArray
 from simcse_jax.models.convolutions import PREFIX as CONVOLUTIONS
@@ -30,8 +30,8 @@ from simcse_jax.objectives.embedded import Embedded, Psum
 from simcse_jax.objectives.objective import Objective, SecondPassObjective, Term, TokenObjective
 from simcse_jax.objectives.rows import Batch, Kept, Rows, Settings, Towers, dropout_keys, encode_views
 from simcse_jax.objectives.tokens import ENCODER, GENERATOR, Network, Tokens
-from simcse_jax.objectives.views import NOISE, Plan, View, each_of
-from simcse_jax.training.gathering import make_gathering, type_of_products
+from simcse_jax.objectives.views import NOISE, Plan, View, flatten_views
+from simcse_jax.training.gathering import make_gathering, product_dtype
 from simcse_jax.training.recipe import Recipe
 
 MEAN = -2  # the first number of the means of several texts, below those of texts and `negatives.NO_ANCHOR`
@@ -42,7 +42,7 @@ Gradient = Callable[..., tuple[Loss, Params]]  # (params, step, batch, settings,
 
 
 @contextlib.contextmanager
-def products_of(recipe: Recipe) -> Iterator[None]:
+def product_precision(recipe: Recipe) -> Iterator[None]:
     """While a step is traced: the precision of its products."""
     with jax.default_matmul_precision(recipe.matmul_precision), rounding(recipe.round_products):
         yield
@@ -57,10 +57,10 @@ def make_loss(graph: Graph, recipe: Recipe, mesh: Mesh) -> Gradient:
     to sum. `frozen` are the parameters of the network that replaces tokens, and those of the sentence encoder that do
     not train, `kept` what objectives keep (`TrainState.kept`).
     """
-    loss = functools.partial(loss_of, graph, recipe, None if mesh.size == 1 else of_rows(mesh))
+    loss = functools.partial(global_loss, graph, recipe, None if mesh.size == 1 else row_axes(mesh))
 
     def gradient_of(loss: Callable[..., Loss], *args: Any) -> tuple[Loss, Params]:
-        with products_of(recipe):
+        with product_precision(recipe):
             return jax.value_and_grad(loss, has_aux=True)(*args)
 
     def loss_and_gradient(
@@ -84,14 +84,14 @@ def make_loss(graph: Graph, recipe: Recipe, mesh: Mesh) -> Gradient:
         function = functools.partial(gradient_of, loss_of_parts)
         if mesh.size > 1:
             # It sums the gradients of replicated parameters by itself, so there is no psum of them here.
-            specs = (trained.split, P(), P(of_rows(mesh)), P(), base.split, P())
+            specs = (trained.split, P(), P(row_axes(mesh)), P(), base.split, P())
             function = jax.shard_map(function, mesh=mesh, in_specs=specs, out_specs=(P(), trained.split))
         return function(params, step, batch, settings, frozen or {}, kept)
 
     return loss_and_gradient
 
 
-def loss_of(
+def global_loss(
     graph: Graph,
     recipe: Recipe,
     axes: str | tuple[str, ...] | None,
@@ -115,7 +115,7 @@ def loss_of(
     seen = {term.name: projected if term.projected else views for term in recipe.objectives}
     for term in recipe.objectives:
         if isinstance(term.objective, SecondPassObjective):
-            embeddings = embeddings_of(recipe, term.objective, seen[term.name])
+            embeddings = select_embeddings(recipe, term.objective, seen[term.name])
             of_tokens[term.name] = second_pass(networks, term, rows_of, batch, embeddings)
     of_batch = Embedded(
         views={},
@@ -128,11 +128,11 @@ def loss_of(
         score=batch.get("score"),
     )
     terms = [
-        (term, seen_by(recipe, term.objective, of_term, seen[term.name], batch, of_tokens.get(term.name)))
+        (term, make_embedded(recipe, term.objective, of_term, seen[term.name], batch, of_tokens.get(term.name)))
         for term in recipe.objectives
         for of_term in [dataclasses.replace(of_batch, state=(kept or {}).get(term.name))]
     ]
-    return total(terms, settings["objective"], recipe.sizes, settings.get("size_weights")), measured(terms)
+    return total(terms, settings["objective"], recipe.sizes, settings.get("size_weights")), measure_terms(terms)
 
 
 class StepNetworks(NamedTuple):
@@ -163,7 +163,7 @@ def make_networks(graph: Graph, recipe: Recipe, params: Params, frozen: Params, 
     frozen, and the names of the others' parameters have theirs as a prefix.
     """
     params = with_copies(graph, params, recipe, count)
-    of_views = without_shift(graph, params) if recipe.ignores_shift else params
+    of_views = drop_shift_gradient(graph, params) if recipe.ignores_shift else params
     encoders: dict[int | str, SentenceEncoder] = {
         tower: parameters.merge(graph, parameters.sentence_encoder(of_views, tower))
         for tower in range(2 if recipe.plan.two_towers else 1)
@@ -181,10 +181,10 @@ def with_copies(graph: Graph, params: Params, recipe: Recipe, count: int) -> Par
     """The parameters, for `count` examples of a device; in several chunks with copies in the type of products."""
     if not 0 < recipe.chunk_size < count:
         return params
-    return params | parameters.copies(params, type_of_products(graph, params))
+    return params | parameters.copies(params, product_dtype(graph, params))
 
 
-def without_shift(graph: Graph, params: Params) -> Params:
+def drop_shift_gradient(graph: Graph, params: Params) -> Params:
     """The parameters, without the gradient of the bias that the last layer adds to all embeddings, if it does.
 
     Where batch norm takes that away again, the gradient is zero. Left to rounding it would be noise, which Adam blows
@@ -236,18 +236,18 @@ def project_views(
     """The embeddings of the views after the projector; those that share statistics are projected together."""
     projector_params = parameters.subset(params, parameters.PROJECTOR)
     projected: dict[int, jax.Array] = {}
-    for group in sharing_statistics(projector, views, plan):
+    for group in group_by_statistics(projector, views, plan):
         rows = project(embeddings[jnp.array(group)], projector, projector_params, psum)
         projected |= dict(zip(group, rows, strict=True))
     return jnp.stack([projected[number] for number in range(len(views))])
 
 
-def sharing_statistics(projector: Projector, views: Sequence[View], plan: Plan) -> list[list[int]]:
+def group_by_statistics(projector: Projector, views: Sequence[View], plan: Plan) -> list[list[int]]:
     """Groups of views, by their numbers. Views of other masks, for negative pairs, are a group of their own."""
     numbers = range(len(views))
     if projector.statistics != "together":
         return [[number] for number in numbers]
-    of_pairs = each_of(plan.pair())
+    of_pairs = flatten_views(plan.pair())
     pairs = [number for number in numbers if views[number] in of_pairs]
     unpaired = [number for number in numbers if number not in pairs]
     return [group for group in (pairs, unpaired) if group]
@@ -283,7 +283,7 @@ def second_pass(
     return in_chunks(find, size, batch, drawn, lone)
 
 
-def embeddings_of(recipe: Recipe, objective: Objective, views: Float[Array, "V B D"] | None) -> dict[str, Array]:
+def select_embeddings(recipe: Recipe, objective: Objective, views: Float[Array, "V B D"] | None) -> dict[str, Array]:
     """An objective's embeddings by its names for their views; {} without any view."""
     return {} if views is None else recipe.named(objective, lambda view: views[recipe.views.index(view)])
 
@@ -294,7 +294,7 @@ def artificial_rows(seed: Int[AnyArray, ""], step: Int[AnyArray, ""], count: int
     return jax.random.normal(key, (count, size))
 
 
-def seen_by(
+def make_embedded(
     recipe: Recipe,
     objective: Objective,
     of_batch: Embedded,
@@ -318,7 +318,7 @@ def seen_by(
 
     return dataclasses.replace(
         of_batch,
-        views=embeddings_of(recipe, objective, views),
+        views=select_embeddings(recipe, objective, views),
         tokens=tokens,
         teacher=recipe.named(objective, taught) if "teacher" in batch else None,
         present=recipe.named(objective, present) if "present" in batch else None,
@@ -358,7 +358,7 @@ def total(
     return loss
 
 
-def measured(terms: Sequence[tuple[Term, Embedded]]) -> dict[str, Float[Array, ""]]:
+def measure_terms(terms: Sequence[tuple[Term, Embedded]]) -> dict[str, Float[Array, ""]]:
     """What the objectives measure of a batch, as OBJECTIVE/NAME."""
     return {
         f"{term.name}/{name}": value

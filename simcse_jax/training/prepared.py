@@ -32,7 +32,7 @@ def open_prepared(data: DataSpec, model: Pretrained, tokenizer: Tokenizer) -> di
     Raises:
       UserError: naming the field that does not fit a corpus, or the file of it that is missing, cut or changed.
     """
-    folders = folders_of(data.train)
+    folders = find_folders(data.train)
     paths = {}
     for name, folder in folders.items():
         if is_remote(folder) and not data.local_cache:
@@ -54,7 +54,7 @@ def open_prepared(data: DataSpec, model: Pretrained, tokenizer: Tokenizer) -> di
     if paths and not data.one_source:
         first, *other_paths = paths.values()
         if other_paths:
-            check_alike({name: read_manifest(path) for name, path in paths.items()})
+            check_compatible({name: read_manifest(path) for name, path in paths.items()})
         return {data.train: _open(data, data.train, [first, *other_paths], model, tokenizer)}
     return {name: _open(data, name, [path], model, tokenizer) for name, path in paths.items()}
 
@@ -64,7 +64,7 @@ def _open(data: DataSpec, name: str, paths: Sequence[Path], model: Pretrained, t
     prepared = Prepared(*paths)
     manifest = prepared.manifest
     for path in paths:  # each: what two of them share, a third may not
-        check_same(data, read_manifest(path), model, tokenizer, name)
+        check_corpus_fits(data, read_manifest(path), model, tokenizer, name)
     if not all(same_kind(shard.columns, manifest.columns) for shard in manifest.shards):
         if paths[1:] and not data.mixed:
             raise UserError(
@@ -96,13 +96,15 @@ def _open(data: DataSpec, name: str, paths: Sequence[Path], model: Pretrained, t
             f"config.data.subsample={data.subsample}: draws from all rows of {data.train} together; set it to 0, or "
             "leave out data.weights and data.batching"
         )
-    processes.say(f"{name}: {kinds(manifest)}, prepared")
+    processes.say(f"{name}: {describe_kinds(manifest)}, prepared")
     return PreparedCorpus(
         prepared,
         tokenizer.pad_token_id,
         data.labels,
         data.subsample,
-        mixture=by_weight(data.weights, split_sources(name), prepared.sizes) if data.weights and paths[1:] else None,
+        mixture=mix_by_weight(data.weights, split_sources(name), prepared.sizes)
+        if data.weights and paths[1:]
+        else None,
         texts=compares_texts(data, prepared, name),
         apart=hashed_texts(prepared) if data.keeps_apart else None,
     )
@@ -127,7 +129,7 @@ def compares_texts(data: DataSpec, prepared: Prepared, name: str) -> bool:
     return False
 
 
-def by_weight(weights: Sequence[float], names: Sequence[str], sizes: Sequence[int]) -> Mixture:
+def mix_by_weight(weights: Sequence[float], names: Sequence[str], sizes: Sequence[int]) -> Mixture:
     """The turns of sources by their weights, in an epoch of as many rows as they have, and prints them.
 
     Raises:
@@ -141,14 +143,14 @@ def by_weight(weights: Sequence[float], names: Sequence[str], sizes: Sequence[in
     return mixture
 
 
-def folders_of(name: str) -> dict[str, Folder]:
+def find_folders(name: str) -> dict[str, Folder]:
     """The folders of prepared corpora by name; {} if the name is another source's.
 
     Raises:
       UserError: when only some sources are corpora, one is not complete, or its bucket cannot be reached.
     """
     names = split_sources(name) if "," in name else [name]
-    folders = {path: folder for path in names if (folder := _folder_of(path)) is not None}
+    folders = {path: folder for path in names if (folder := _find_folder(path)) is not None}
     if other := next((path for path in names if folders and path not in folders), None):
         raise UserError(
             f"config.data.train={name}: {next(iter(folders))} is a prepared corpus, {other} is not; prepare that too"
@@ -156,7 +158,7 @@ def folders_of(name: str) -> dict[str, Folder]:
     return folders
 
 
-def _folder_of(name: str) -> Folder | None:
+def _find_folder(name: str) -> Folder | None:
     """The folder of a prepared corpus; None if the name is another source's."""
     if prefix_of(name) or (is_remote(name) and any(name.lower().endswith(kind) for kind in READERS)):
         return None
@@ -170,7 +172,7 @@ def _folder_of(name: str) -> Folder | None:
     return None
 
 
-def check_alike(manifests: Mapping[str, Manifest]) -> None:
+def check_compatible(manifests: Mapping[str, Manifest]) -> None:
     """Refuses corpora whose rows cannot be in one batch.
 
     Raises:
@@ -195,7 +197,7 @@ def check_alike(manifests: Mapping[str, Manifest]) -> None:
             )
 
 
-def check_same(data: DataSpec, manifest: Manifest, model: Pretrained, tokenizer: Tokenizer, name: str) -> None:
+def check_corpus_fits(data: DataSpec, manifest: Manifest, model: Pretrained, tokenizer: Tokenizer, name: str) -> None:
     """Refuses a corpus of another tokenizer or length, and fields that were chosen when it was prepared.
 
     Raises:
@@ -242,7 +244,7 @@ def check_same(data: DataSpec, manifest: Manifest, model: Pretrained, tokenizer:
             )
 
 
-def kinds(manifest: Manifest) -> str:
+def describe_kinds(manifest: Manifest) -> str:
     """The number of examples of each kind: "3 sentences and 2 triplets"; where some lack negatives, the most."""
     numbers = {width: 0 for width in range(1, manifest.columns + 1)}
     for shard in manifest.shards:

@@ -24,7 +24,7 @@ from simcse_jax.host.names import split_sources
 from simcse_jax.huggingface.load import Pretrained
 from simcse_jax.huggingface.tokenizer import Tokenizer
 from simcse_jax.training.data_spec import DataSpec
-from simcse_jax.training.prepared import by_weight, open_prepared
+from simcse_jax.training.prepared import mix_by_weight, open_prepared
 from simcse_jax.training.teacher import read_teachers, teach
 
 
@@ -65,7 +65,7 @@ def read_corpus(data: DataSpec, model: Pretrained, tokenizer: Tokenizer, example
             pairing = choose_pairing(data, folder.num_columns)
             check_enough(data.batch_size, name, folder.num_rows, pairing)
             opened.append(dataclasses.replace(folder, pairing=pairing))
-        corpus: AnyCorpus = opened[0] if len(opened) == 1 else one_source(data, list(prepared), opened)
+        corpus: AnyCorpus = opened[0] if len(opened) == 1 else make_one_source(data, list(prepared), opened)
     else:
         corpus = _tokenized(data, model, tokenizer, examples)
     if data.repeated:
@@ -120,7 +120,7 @@ def _tokenized(data: DataSpec, model: Pretrained, tokenizer: Tokenizer, examples
     examples = read_training_examples(data) if examples is None else examples
     check_scores(data, examples)
     if data.augment:
-        examples = augmented(data, examples)
+        examples = augment_examples(data, examples)
     group, kinds = 1, [examples.kinds_of_source(number) for number in range(len(names))]
     if data.spans:
         examples, group = _spans(data, tokenizer, examples.columns[0]), data.spans.anchors
@@ -129,7 +129,7 @@ def _tokenized(data: DataSpec, model: Pretrained, tokenizer: Tokenizer, examples
     _say_kinds(data.train, names, kinds, examples)
     pairing = choose_pairing(data, len(examples.columns))
     check_enough(data.batch_size, data.train, len(examples), pairing)
-    check_roles(data, alone_in(names, examples), len(names))
+    check_roles(data, single_column_sources(names, examples), len(names))
     corpus = tokenize(examples, tokenizer, data.lengths if any(data.own_lengths) else data.max_length, prompts)
     corpus = dataclasses.replace(corpus, pairing=pairing, group=group)
     if corpus.cut:
@@ -145,14 +145,14 @@ def _tokenized(data: DataSpec, model: Pretrained, tokenizer: Tokenizer, examples
     if corpus.sizes and data.one_source:
         firsts = itertools.accumulate(corpus.sizes, initial=0)
         parts = [corpus.of_source(number) for number in range(len(corpus.sizes))]
-        numbered_parts = [with_texts(data, part, examples, first) for part, first in zip(parts, firsts, strict=False)]
-        return one_source(data, names, numbered_parts)
+        numbered_parts = [number_texts(data, part, examples, first) for part, first in zip(parts, firsts, strict=False)]
+        return make_one_source(data, names, numbered_parts)
     if data.weights and corpus.sizes:
-        corpus = dataclasses.replace(corpus, mixture=by_weight(data.weights, names, corpus.sizes))
-    return with_texts(data, corpus, examples)
+        corpus = dataclasses.replace(corpus, mixture=mix_by_weight(data.weights, names, corpus.sizes))
+    return number_texts(data, corpus, examples)
 
 
-def with_texts(data: DataSpec, corpus: Corpus, examples: Examples, first: int = 0) -> Corpus:
+def number_texts(data: DataSpec, corpus: Corpus, examples: Examples, first: int = 0) -> Corpus:
     """A corpus with numbers of its texts, where something depends on which are equal.
 
     `first` is its first row in `examples`.
@@ -207,7 +207,7 @@ def say_prompts(names: Sequence[str], prompts: Sequence[Prompts]) -> None:
         processes.say(f"{name}: prompts {prompt.anchor!r} and {prompt.positive!r}")
 
 
-def one_source(data: DataSpec, names: Sequence[str], parts: Sequence[MixedCorpus]) -> OneSource:
+def make_one_source(data: DataSpec, names: Sequence[str], parts: Sequence[MixedCorpus]) -> OneSource:
     """The sources of a run whose batches have rows of one source each.
 
     Raises:
@@ -218,7 +218,7 @@ def one_source(data: DataSpec, names: Sequence[str], parts: Sequence[MixedCorpus
     return source
 
 
-def alone_in(names: Sequence[str], examples: Examples) -> list[str]:
+def single_column_sources(names: Sequence[str], examples: Examples) -> list[str]:
     """The sources with one column of sentences, each its own positive."""
     widths = np.full(len(examples), len(examples.columns)) if examples.present is None else examples.present.sum(axis=1)
     of = np.zeros(len(examples), np.int64) if examples.sources is None else examples.sources
@@ -293,7 +293,7 @@ def check_scores(data: DataSpec, examples: Examples) -> None:
         )
 
 
-def augmented(data: DataSpec, examples: Examples) -> Examples:
+def augment_examples(data: DataSpec, examples: Examples) -> Examples:
     """Pairs of a sentence and a changed copy of it."""
     options = data.augment
     assert options is not None

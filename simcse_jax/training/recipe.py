@@ -14,7 +14,7 @@ from simcse_jax.models.sentence_encoder import Graph, SentenceEncoder
 from simcse_jax.objectives.objective import Objective, SecondPassObjective, Term, TokenObjective
 from simcse_jax.objectives.registry import BUILT_IN
 from simcse_jax.objectives.rows import Towers
-from simcse_jax.objectives.views import Plan, View, each_of
+from simcse_jax.objectives.views import Plan, View, flatten_views
 from simcse_jax.training.optimizer import ADAMW, Optimization
 
 Networks = tuple[tuple[str, Graph], ...]  # by name
@@ -116,4 +116,4 @@ class Recipe(NamedTuple):
 
 @functools.lru_cache
 def _views(objectives: tuple[Term, ...], plan: Plan) -> tuple[View, ...]:
-    return tuple(dict.fromkeys(view for term in objectives for view in each_of(term.objective.views(plan))))
+    return tuple(dict.fromkeys(view for term in objectives for view in flatten_views(term.objective.views(plan))))

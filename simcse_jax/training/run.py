@@ -8,7 +8,7 @@ from pathlib import Path
 from simcse_jax.config.checks import ineffective, validate
 from simcse_jax.config.fields import LARGEST, flatten, trains
 from simcse_jax.config.loss_fields import sizes_of
-from simcse_jax.config.recorded import identity, recorded
+from simcse_jax.config.recorded import config_fingerprint, to_record
 from simcse_jax.config.sections import Config, Section
 from simcse_jax.devices import processes
 from simcse_jax.devices.backend import slow_bfloat16
@@ -22,7 +22,7 @@ from simcse_jax.host.storage import as_path
 from simcse_jax.objectives.registry import needing, trained
 from simcse_jax.runs.checkpoints import Checkpoints
 from simcse_jax.runs.reporters.opening import check_installed, report_to_all
-from simcse_jax.runs.state import TrainState, frozen_params, model_spec, own_adapter, with_parts
+from simcse_jax.runs.state import TrainState, add_parts, frozen_params, model_spec, starting_adapter
 from simcse_jax.runs.workdir import Workdir
 from simcse_jax.training.evaluation import check_sizes, read_analysis, read_evaluation
 from simcse_jax.training.generator import read_generator
@@ -40,7 +40,7 @@ from simcse_jax.training.inputs import (
 )
 from simcse_jax.training.loop import Training
 from simcse_jax.training.patience import Patience
-from simcse_jax.training.profiling import LAST_TRACED, traced
+from simcse_jax.training.profiling import LAST_TRACED, trace_steps
 from simcse_jax.training.programs import Updates
 from simcse_jax.training.reading import read_corpus
 from simcse_jax.training.result import finish
@@ -72,7 +72,7 @@ def train_and_evaluate(
 
     Args:
       config, workdir: of the run.
-      profile: a folder for a trace of a few steps of the first process (`profiling.traced`); None for no trace.
+      profile: a folder for a trace of a few steps of the first process (`profiling.trace_steps`); None for no trace.
       callbacks: called with the step and the scores after each evaluation, in every process.
 
     Returns:
@@ -122,7 +122,7 @@ def read(config: Section, folder: Workdir | None = None) -> Inputs:
     if folder is not None:
         folder.check_is_folder()
         if folder.exists:  # before anything is read
-            folder.check_same_config(recorded(config))
+            folder.check_same_config(to_record(config))
     for field in ineffective(config):
         processes.say(f"config.{field} has no effect with the other fields")
     terms = [f"{config.objective[name].weight:g} {name}" for name in trained(config.objective)]
@@ -165,8 +165,8 @@ def read_inputs(config: Section) -> Inputs:
     model = dataclasses.replace(model, config=model_config)
     template = read_positive_template(views.positive_template, views.denoising, model, tokenizer)
     check_poolers(spec, model, [name for name, value in views.items() if value == "shuffled"])
-    with_parts(model.config, spec)  # refuses what does not fit
-    adapter = own_adapter(spec, model)
+    add_parts(model.config, spec)  # refuses what does not fit
+    adapter = starting_adapter(spec, model)
     language_model = read_masking(model) if needing(spec.objectives, "masks_tokens") else None
     replaces = training and needing(spec.objectives, "replaces_tokens")
     generator = read_generator(spec.generator, model, data.longest) if replaces else None
@@ -200,7 +200,7 @@ def enter(job: contextlib.ExitStack, folder: Workdir, config: Section, inputs: I
       UserError: naming what differs in the workdir or in another process, or the other job that writes there.
     """
     prints = inputs.fingerprints
-    facts = {"the config": identity(config), **prints}
+    facts = {"the config": config_fingerprint(config), **prints}
     if inputs.evaluation:
         facts["the evaluation at the end"] = inputs.evaluation.final_fingerprint
     resuming = folder.exists
@@ -212,10 +212,10 @@ def enter(job: contextlib.ExitStack, folder: Workdir, config: Section, inputs: I
         if processes.is_first():
             job.enter_context(held(folder.path))
         if resuming or folder.exists:  # another job may have ended just now
-            folder.check_same_run(recorded(config), prints)
+            folder.check_same_run(to_record(config), prints)
         elif processes.is_first():
             examples, prompts = inputs.num_examples, inputs.prompts
-            folder.create(recorded(config), prints, spec, inputs.model, inputs.tokenizer, examples, frozen, prompts)
+            folder.create(to_record(config), prints, spec, inputs.model, inputs.tokenizer, examples, frozen, prompts)
         if processes.is_first():
             folder.keep_frozen(frozen)
     with processes.together():
@@ -246,5 +246,5 @@ def train(
         processes.say(f"--profile {trace}: no step is left that could be traced")
     elif trace:
         training.ahead = 1 + LAST_TRACED  # nothing is compiled within the trace
-    with traced(training.updates, trace if steps_left else None, steps_left) as training.traced_update:
+    with trace_steps(training.updates, trace if steps_left else None, steps_left) as training.traced_update:
         return training.train(state, preemption)

@@ -15,7 +15,7 @@ from simcse_jax.training.setup import Setup
 
 
 @dataclasses.dataclass(frozen=True)
-class Shown:
+class ProgressEncoder:
     """A model for evaluators, which shows its progress."""
 
     embedder: Embedder
@@ -30,16 +30,16 @@ class Shown:
         return dataclasses.replace(self.embedder.tokens, last_only=True)
 
 
-class Chosen(NamedTuple):
+class ChosenTower(NamedTuple):
     """The encoder of a run that stands for its model, and its scores; {} where none were due."""
 
-    model: Shown
+    model: ProgressEncoder
     tower: int
     scores: dict[str, Any]
     which: dict[str, int]  # of two encoders, for the metrics
 
 
-def choose(setup: Setup, params: Params, score: bool) -> Chosen:
+def choose(setup: Setup, params: Params, score: bool) -> ChosenTower:
     """Of two encoders the one with the better score; without scores, and with equal ones, the anchors'.
 
     Args:
@@ -51,8 +51,10 @@ def choose(setup: Setup, params: Params, score: bool) -> Chosen:
       NotFinite: when embeddings are not finite.
     """
     models = [setup.model(params, tower) for tower in setup.towers]
-    judged = [Shown(setup.judge.with_params(model)) for model in models] if score and setup.scoring else []
+    judged = [ProgressEncoder(setup.judge.with_params(model)) for model in models] if score and setup.scoring else []
     scores = [evaluate_all(model, setup.scoring) for model in judged]
     tower = max(range(len(scores)), key=lambda tower: next(iter(scores[tower].values())), default=0)
     which = {"second_encoder": tower} if models[1:] else {}
-    return Chosen(Shown(setup.embed.with_params(models[tower])), tower, scores[tower] if scores else {}, which)
+    return ChosenTower(
+        ProgressEncoder(setup.embed.with_params(models[tower])), tower, scores[tower] if scores else {}, which
+    )

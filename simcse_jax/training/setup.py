@@ -14,14 +14,14 @@ from simcse_jax.config.fields import fields_of, flatten, has_scores, numbers_of_
 from simcse_jax.config.loss_fields import scored_by_data, sizes_of, weights_of
 from simcse_jax.config.parallel_fields import BY_LAYER
 from simcse_jax.config.sections import Config, Section
-from simcse_jax.config.source_fields import ONE_SOURCE, no_gaps, read_prompts, read_range, read_weights
+from simcse_jax.config.source_fields import ONE_SOURCE, gap_reason, read_prompts, read_range, read_weights
 from simcse_jax.data.batches import Corpus
 from simcse_jax.data.corpora import AnyBatches, AnyCorpus
 from simcse_jax.data.documents import Spans
 from simcse_jax.data.scores import Scores
 from simcse_jax.data.tokens import Lengths, Prompts
-from simcse_jax.devices.mesh import by_rows, data_mesh, place, replicate, replicated, split_over_examples
-from simcse_jax.devices.parts import distribute, whole
+from simcse_jax.devices.mesh import compile_by_rows, data_mesh, place, replicate, replicated, split_over_examples
+from simcse_jax.devices.parts import distribute, replicate_whole
 from simcse_jax.encoding.embedder import Embedder
 from simcse_jax.errors import UserError
 from simcse_jax.evaluation.analysis.last_layer import EmbedWithLayers, LastLayer, Sample
@@ -42,17 +42,17 @@ from simcse_jax.objectives.views import Plan
 from simcse_jax.runs.state import (
     ModelSpec,
     TrainState,
+    add_parts,
     frozen_params,
     initial_kept,
     initial_params,
     model_spec,
-    with_parts,
 )
 from simcse_jax.training.columns import check_needs
 from simcse_jax.training.data_spec import Augmentation, DataSpec
 from simcse_jax.training.evaluation import AnalysisSpec, EvaluationSpec
-from simcse_jax.training.gathering import ByLayer, as_multiplied
-from simcse_jax.training.generator import networks_of
+from simcse_jax.training.gathering import ByLayer, cast_to_product_dtype
+from simcse_jax.training.generator import build_networks
 from simcse_jax.training.held_out import HeldOutSpec
 from simcse_jax.training.inputs import Inputs
 from simcse_jax.training.learning_rate import warmup_steps
@@ -129,7 +129,7 @@ class Setup:
 
     def scored(self, params: Params) -> Params:
         """The parameters as they are scored: whole on every device, or by layer in parts."""
-        return params if self.recipe.by_layer else whole(params, self.mesh)
+        return params if self.recipe.by_layer else replicate_whole(params, self.mesh)
 
     def model(self, trained: Params, tower: int = 0) -> Params:
         """All parameters, for scoring: with those that are frozen and without LoRA, whose products are added.
@@ -182,27 +182,27 @@ def data_spec(config: Config) -> DataSpec:
         augment=Augmentation(**data.augment) if data.augment.name else None,
         local_cache=data.local_cache,
         positive_template=views.positive_template,
-        repeated=repeated(config),
+        repeated=repetition_spec(config),
         keeps_apart=data.no_duplicates and bool(needing(objectives, "contrasts")),
         contrasts=bool(needing(objectives, "contrasts")),
         equal_texts=data.equal_texts,
         labels=bool(needing(objectives, "labels")),
-        scores=scores_of(config),
+        scores=score_spec(config),
         ranked_by=next((objective.name for objective in scored if objective.scores == "ranked"), ""),
         pairing=pairing,
         paired_by=paired_by,
         teacher=TeacherSpec(**config.teacher, objectives=tuple(taught)) if taught and config.teacher.model else None,
-        no_gaps=no_gaps(config),
+        no_gaps=gap_reason(config),
     )
 
 
-def repeated(config: Config) -> Repeated | None:
+def repetition_spec(config: Config) -> Repeated | None:
     """How positives repeat tokens; None: they do not."""
     views = config.views
     return Repeated(views.repetition, views.repetition_reading) if views.positive_change == REPEATED else None
 
 
-def scores_of(config: Config) -> Scores | None:
+def score_spec(config: Config) -> Scores | None:
     """How a run reads scores; None if no objective needs them."""
     objectives = needing(config.objective, "scores")
     if not objectives and scored_by_data(config):
@@ -261,14 +261,14 @@ def make_setup(config: Section, inputs: Inputs) -> Setup:
         max_length=model.max_length,
         sharding=split_over_examples(mesh),
         modules=model.config.modules,
-        by_rows=ByLayer(scored, mesh) if config.parallel.gather == BY_LAYER else by_rows,
+        by_rows=ByLayer(scored, mesh) if config.parallel.gather == BY_LAYER else compile_by_rows,
     )
     sample, evaluation, generator = inputs.analysis, inputs.evaluation, inputs.generator
     networks: Networks = ()
     if generator:
-        networks = networks_of(model.config, generator.model.config, spec.attention_kernels, config.train.dtype)
+        networks = build_networks(model.config, generator.model.config, spec.attention_kernels, config.train.dtype)
     masking = generator.masking if generator else inputs.language_model
-    encoder = with_parts(model.config, spec)
+    encoder = add_parts(model.config, spec)
     frozen = (generator.params if generator else {}) | partial.in_step(frozen_params(spec, model))
     corpus = inputs.corpus
     parts = [(part.num_columns, part.lengths) for part in corpus.parts] if corpus is not None else [(1, ())]
@@ -285,14 +285,14 @@ def make_setup(config: Section, inputs: Inputs) -> Setup:
         ),
         embed=embed,
         schedule=schedule,
-        measuring=[_measuring(embed, sample, config)] if sample else [],
+        measuring=[_make_measuring(embed, sample, config)] if sample else [],
         scoring=[evaluation.development] if evaluation else [],
         encoder=encoder,
         numbers=make_settings(config, max(schedule.total, 1)),  # it divides the learning rate
         batch_size=config.train.batch_size,
         unpad=config.train.unpad,
         scores_both=spec.dual_encoder and config.eval.encoder == "better",
-        frozen=_placed(frozen, config, mesh) if frozen else None,
+        frozen=_place_frozen(frozen, config, mesh) if frozen else None,
     )
 
 
@@ -317,19 +317,19 @@ def abstract_step(
     spec, data, dtype = model_spec(config), data_spec(config), config.train.dtype
     masking = Masking(mask_id=103, special_ids=(0, 100, 101, 102, 103))  # BERT's
     encoder = dataclasses.replace(encoder, convolutions=spec.convolutions, mask_token_id=masking.mask_id)
-    networks = networks_of(encoder, generator, spec.attention_kernels, dtype) if generator else ()
+    networks = build_networks(encoder, generator, spec.attention_kernels, dtype) if generator else ()
     recipe = make_recipe(config, columns, masking, networks, data.column_lengths(columns))
     numbers, parts = make_settings(config, total_steps=1), config.parallel.parts
     return AbstractStep(spec, data, encoder, columns, generator, recipe, numbers, jnp.dtype(dtype), parts)
 
 
-def _placed(frozen: Arrays, config: Section, mesh: Mesh) -> Params:
+def _place_frozen(frozen: Arrays, config: Section, mesh: Mesh) -> Params:
     if config.parallel.gather == BY_LAYER:
-        return distribute(as_multiplied(frozen, jnp.dtype(config.train.dtype)), mesh)
+        return distribute(cast_to_product_dtype(frozen, jnp.dtype(config.train.dtype)), mesh)
     return replicate(frozen, replicated(mesh))
 
 
-def _measuring(embed: Embedder, sample: Sample, config: Section) -> LastLayer:
+def _make_measuring(embed: Embedder, sample: Sample, config: Section) -> LastLayer:
     surveyed = survey(embed.tokens, sample.sentences, Protocol(), "config.analysis.data")
     return LastLayer(surveyed, sample, temperature_of(config.objective))
 
@@ -378,7 +378,7 @@ def make_recipe(
     and `positive_template` takes its place around all but anchors; None: there is none, or no other one.
     """
     fields, spec, views = config.objective, model_spec(config), config.views
-    positive_change: Any = repeated(config) or views.positive_change
+    positive_change: Any = repetition_spec(config) or views.positive_change
     if template and positive_template:
         positive_change = Retemplated(template, positive_template)
     plan = Plan(
@@ -390,7 +390,7 @@ def make_recipe(
         anchor_change=views.anchor_change,
         positive_change=positive_change,
         positive_rate=views.positive_dropout >= 0,
-        positives=positives_of(config),
+        positives=num_positives(config),
         lengths=tuple(lengths),
         template=template,
         positive_template=positive_template,
@@ -427,7 +427,7 @@ def make_recipe(
     )
 
 
-def positives_of(config: Section) -> int:
+def num_positives(config: Section) -> int:
     """The columns whose mean embedding is an anchor's positive."""
     return int(config.data.spans.positives) if config.data.positives == SPANS else 1
 
@@ -455,7 +455,7 @@ def check_columns(config: Section, num_columns: int, fewest: int, *, data: str =
     Raises:
       UserError: naming the field.
     """
-    data, several = data or config.data.train, positives_of(config) - 1  # the mean of several is one
+    data, several = data or config.data.train, num_positives(config) - 1  # the mean of several is one
     if fewest == 1:
         _check_views_differ(config)
     if fewest < num_columns and config.projector.widths:

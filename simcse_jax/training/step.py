@@ -18,7 +18,7 @@ from simcse_jax.runs.state import TrainState
 from simcse_jax.training.keeping import make_keeping
 from simcse_jax.training.learning_rate import learning_rate
 from simcse_jax.training.loss import make_loss
-from simcse_jax.training.optimizer import ADAMW, Optimization, norm_of_whole, optimizer
+from simcse_jax.training.optimizer import ADAMW, Optimization, global_norm, optimizer
 from simcse_jax.training.recipe import Recipe
 
 METRICS = ("loss", "learning_rate", "gradient_norm")
@@ -54,7 +54,7 @@ def split_state(
 def make_update(graph: Graph, recipe: Recipe, mesh: Mesh) -> Update:
     """Builds update(state, batch, settings, frozen=None) -> (state, metrics), not jitted; see `make_loss`."""
     loss_and_gradient, keep = make_loss(graph, recipe, mesh), make_keeping(graph, recipe, mesh)
-    norm = norm_of_whole if mesh.size == 1 else optax.tree.norm
+    norm = global_norm if mesh.size == 1 else optax.tree.norm
 
     def update(
         state: TrainState, batch: Batch, settings: Settings, frozen: Params | None = None

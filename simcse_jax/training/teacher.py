@@ -16,7 +16,7 @@ from simcse_jax.data.examples import Examples
 from simcse_jax.devices import processes
 from simcse_jax.encoding.arguments import resolve_prompt
 from simcse_jax.encoding.embedder import Embedder, on_local_devices
-from simcse_jax.errors import UserError, why
+from simcse_jax.errors import UserError, system_message
 from simcse_jax.host.outputs import output_folder
 from simcse_jax.host.storage import local_path, sha256, writing
 from simcse_jax.huggingface.cross_encoder import is_cross_encoder
@@ -96,23 +96,25 @@ def teach(spec: TeacherSpec, teachers: Sequence[Embedder], examples: Examples) -
     places, sentences = numbered(zip(*examples.columns, strict=True))
     keys = [_key(teacher, sentences) for teacher in teachers]
     named = zip(spec.names.items(), teachers, keys, strict=True)
-    embeddings = [_taught(spec.kept, *name, teacher, key, sentences) for name, teacher, key in named]
+    embeddings = [_read_or_encode(spec.kept, *name, teacher, key, sentences) for name, teacher, key in named]
     if len(embeddings) == 1:
         return TeacherEmbeddings(embeddings[0], places, keys[0])
     key = sha256(np.frombuffer(f"{keys} {spec.share}".encode(), np.uint8))
     return TeacherEmbeddings(embeddings[0], places, key, embeddings[1], spec.share)
 
 
-def _taught(folder: str, field: str, name: str, teacher: Embedder, key: str, sentences: list[str]) -> np.ndarray:
+def _read_or_encode(
+    folder: str, field: str, name: str, teacher: Embedder, key: str, sentences: list[str]
+) -> np.ndarray:
     if not folder:
-        return _encoded(field, name, teacher, sentences)
+        return _encode(field, name, teacher, sentences)
     file = local_path(folder) / f"{key}.npy"
     if not file.is_file():
-        _write(file, _encoded(field, name, teacher, sentences))
+        _write(file, _encode(field, name, teacher, sentences))
     return _read(file, len(sentences), teacher.dimension)
 
 
-def _encoded(field: str, name: str, teacher: Embedder, sentences: list[str]) -> np.ndarray:
+def _encode(field: str, name: str, teacher: Embedder, sentences: list[str]) -> np.ndarray:
     processes.say(f"encoding {len(sentences):,} distinct sentences with the teacher {name}")
     try:
         return teacher.with_progress(sentences, processes.is_first())
@@ -158,7 +160,7 @@ def _read(file: Path, rows: int, size: int) -> np.ndarray:
             raise ValueError("it is damaged")
         embeddings = np.load(file, mmap_mode="r", allow_pickle=False)
     except (OSError, ValueError) as error:
-        raise UserError(f"{file}: cannot be read: {why(error)}; remove it, and it is made again") from None
+        raise UserError(f"{file}: cannot be read: {system_message(error)}; remove it, and it is made again") from None
     if embeddings.shape != (rows, size) or embeddings.dtype != np.float32:
         raise UserError(f"{file}: is damaged; remove it, and it is made again")
     processes.say(f"{file.parent}: has the teacher's embeddings of {rows:,} different sentences")

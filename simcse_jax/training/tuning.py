@@ -62,7 +62,7 @@ FEW_STEPS = 500  # with no more of them the last checkpoint is taken, and all th
 FEW, MANY = 100, 2000  # rows held out, at least and at most
 
 
-class Data(NamedTuple):
+class DataSummary(NamedTuple):
     """What the data are."""
 
     rows: int
@@ -107,17 +107,17 @@ def complete(config: config_dict.ConfigDict, user_fields: AbstractSet[str]) -> N
     processes.initialize(config.parallel.processes, config.parallel.process_id, config.parallel.coordinator)
     with processes.together():
         model = load_model(config.model.init_from, config.model.num_layers)
-        data = look_at(data_spec(config))
+        data = inspect_data(data_spec(config))
         config.update_from_flattened_dict(retrieval_fields(config.eval.data, config.eval.retrieval.data, user_fields))
     objectives = model_spec(config).objectives
     fields = flatten(config)
     set_already = {name: fields[name] for name in user_fields if name in fields}
-    settled = {**of_model(model, data), **of_data(data, objectives)}
+    settled = {**model_fields(model, data), **data_fields(data, objectives)}
     longest = max(settled["data.prompts.anchor"], settled["data.prompts.positive"], key=len)
-    settled |= {"data.max_length": length_of(model, [longest + text for text in data.texts])}
+    settled |= {"data.max_length": fitting_length(model, [longest + text for text in data.texts])}
 
     def settle(held_out: int) -> None:
-        values = settled | {"data.held_out": held_out} | sizes_of(data.rows - held_out, data.width, set_already)
+        values = settled | {"data.held_out": held_out} | size_fields(data.rows - held_out, data.width, set_already)
         if not (held_out or config.eval.data or config.eval.retrieval.data):
             values["eval.against_start"] = False
         config.update_from_flattened_dict({name: value for name, value in values.items() if name not in user_fields})
@@ -128,7 +128,7 @@ def complete(config: config_dict.ConfigDict, user_fields: AbstractSet[str]) -> N
         scored = config.eval.data or config.eval.retrieval.data
         held_out, why = (0, "") if scored else rows_to_hold_out(data, objectives)
         settle(held_out)
-        if held_out and (why := why_not_apart(data, held_out_spec(config), config.data.subsample)):
+        if held_out and (why := find_obstacle(data, held_out_spec(config), config.data.subsample)):
             settle(0)
     columns = f" ({listed(data.columns)})" if data.columns[1:] else ""
     train, score_every = config.train, config.eval.every
@@ -146,7 +146,7 @@ def complete(config: config_dict.ConfigDict, user_fields: AbstractSet[str]) -> N
         processes.say(f"tune: not compared with the start: {why}; give {judge}: pairs with scores, or BEIR's layout")
 
 
-def of_model(model: Pretrained, data: Data) -> dict[str, Any]:
+def model_fields(model: Pretrained, data: DataSummary) -> dict[str, Any]:
     """The fields by which the trained model is what the model was.
 
     Raises:
@@ -171,7 +171,7 @@ def _quoted(text: str) -> str:
     return '"' + text.replace('"', '""') + '"' if "," in text or '"' in text else text
 
 
-def of_data(data: Data, objectives: Mapping[str, Any]) -> dict[str, Any]:
+def data_fields(data: DataSummary, objectives: Mapping[str, Any]) -> dict[str, Any]:
     """The objective that the data allow beside those that are trained already, and how the data are read."""
     chosen = "cosent" if data.score else "info_nce"
     values: dict[str, Any] = {"data.positives": data.positives}
@@ -210,7 +210,7 @@ def retrieval_fields(data: str, named: str, user_fields: AbstractSet[str]) -> di
     return fields
 
 
-def rows_to_hold_out(data: Data, objectives: Mapping[str, Any]) -> tuple[int, str]:
+def rows_to_hold_out(data: DataSummary, objectives: Mapping[str, Any]) -> tuple[int, str]:
     """How many rows are held out to choose the checkpoint and to compare it with the start; if none, why."""
     if data.width == 1:
         return 0, "sentences alone cannot tell whether training helps"
@@ -222,7 +222,7 @@ def rows_to_hold_out(data: Data, objectives: Mapping[str, Any]) -> tuple[int, st
     return (count, "") if count >= 2 * FEWEST else (0, f"{data.rows} rows are too few, {least} are needed")
 
 
-def why_not_apart(data: Data, spec: HeldOutSpec, subsample: int) -> str:
+def find_obstacle(data: DataSummary, spec: HeldOutSpec, subsample: int) -> str:
     """Why the rows that are to be held out cannot be, for people; "" if they can."""
     examples = Examples(data.pairs, 0, scores=np.array(data.scores, np.float32) if data.score else None)
     if subsample:
@@ -230,7 +230,7 @@ def why_not_apart(data: Data, spec: HeldOutSpec, subsample: int) -> str:
     return obstacle(spec, examples, split_rows(spec, examples))
 
 
-def sizes_of(rows: int, width: int, set_already: Mapping[str, Any]) -> dict[str, Any]:
+def size_fields(rows: int, width: int, set_already: Mapping[str, Any]) -> dict[str, Any]:
     """The batch size, the passes or steps, the learning rate and the steps between evaluations.
 
     Args:
@@ -256,24 +256,24 @@ def sizes_of(rows: int, width: int, set_already: Mapping[str, Any]) -> dict[str,
     }
 
 
-def length_of(model: Pretrained, texts: Sequence[str]) -> int:
+def fitting_length(model: Pretrained, texts: Sequence[str]) -> int:
     """The length that holds all of these texts but one in a hundred, at most the model's own."""
     lengths = [len(ids) for ids in model.tokenizer(list(texts), model.max_length)]
     wanted = int(np.percentile(lengths, 99)) if lengths else SHORTEST
     return min(model.max_length, max(SHORTEST, -(-wanted // STEP) * STEP))
 
 
-def look_at(spec: DataSpec) -> Data:
+def inspect_data(spec: DataSpec) -> DataSummary:
     """Reads the training data to see what they are.
 
     Raises:
       UserError: in the cases of reading them; also for sources of different kinds.
     """
     files = [file for name in split_sources(spec.train) for file in ([name] if prefix_of(name) else files_of(name))]
-    parts = [_look_at(spec, file) for file in files]
+    parts = [_inspect_file(spec, file) for file in files]
     if graded := next((data.score for data in parts if data.score), ""):  # in one of the files
         parts = [
-            _look_at(spec, file, graded) if data.ones == graded else data
+            _inspect_file(spec, file, graded) if data.ones == graded else data
             for file, data in zip(files, parts, strict=True)
         ]
     kinds = list(dict.fromkeys(data.kind for data in parts))
@@ -288,11 +288,11 @@ def look_at(spec: DataSpec) -> Data:
     return whole._replace(rows=min(rows, spec.subsample or rows))
 
 
-def _look_at(spec: DataSpec, name: str, graded: str = "") -> Data:
+def _inspect_file(spec: DataSpec, name: str, graded: str = "") -> DataSummary:
     columns, positives, ones = dict(spec.columns), spec.positives, ""
     columns["score"] = columns["score"] or graded
     if not positives and not columns["score"] and (columns["label"] or not columns["anchor"]):
-        kind, column = values_of(name, columns)
+        kind, column = find_relation(name, columns)
         columns, ones = (columns | {kind: column}, "") if kind else (columns, column)
         positives = "entailment" if kind == "label" else ""
     source = open_source(name, columns, positives, False, pairs=False)
@@ -316,10 +316,12 @@ def _look_at(spec: DataSpec, name: str, graded: str = "") -> Data:
         for texts_of_role, text in zip(pairs, sentences[:2] if sentences[1:] else (), strict=False):
             texts_of_role.append(text)
     read = tuple(source.names[place] for place in source.chosen) + ((score,) if score else ())
-    return Data(rows, source.width + source.negatives.lists, positives, label, score, texts, read, pairs, scores, ones)
+    return DataSummary(
+        rows, source.width + source.negatives.lists, positives, label, score, texts, read, pairs, scores, ones
+    )
 
 
-def values_of(name: str, columns: Mapping[str, str]) -> tuple[str, str]:
+def find_relation(name: str, columns: Mapping[str, str]) -> tuple[str, str]:
     """The column of a table of pairs that says how their sentences relate: "label" or "score", and its name.
 
     The first is empty where all pairs are positives; the second then names scores that are all 1, if there are any.
@@ -339,7 +341,7 @@ def values_of(name: str, columns: Mapping[str, str]) -> tuple[str, str]:
             continue
         values = _distinct(name, column)
         of_sentences = (plain(names[chosen.places[0]]), plain(names[chosen.places[1]])) in SENTENCE_PAIRS
-        kind = kind_of_values(values, column in scores, of_sentences)
+        kind = classify_values(values, column in scores, of_sentences)
         if kind == "score" and plain(column) == "gold" and not of_sentences:
             continue  # the right answers, in numbers
         if kind:
@@ -380,7 +382,7 @@ def _distinct(name: str, column: str) -> set[Any]:
     return values
 
 
-def kind_of_values(values: AbstractSet[Any], are_scores: bool, of_sentences: bool) -> str:
+def classify_values(values: AbstractSet[Any], are_scores: bool, of_sentences: bool) -> str:
     """What a column holds: "label" for NLI's labels, "score" for scores, 0 and 1 among them; "" for anything else.
 
     Numbers that are all the same rank nothing, so they are no scores.
@@ -408,7 +410,7 @@ def _numbers(values: AbstractSet[Any]) -> set[float]:
 
 
 def _unknown(values: AbstractSet[Any], column: str) -> str:
-    """What to do about a column of labels or numbers that `kind_of_values` does not know."""
+    """What to do about a column of labels or numbers that `classify_values` does not know."""
     few = sorted({*map(one_line, values)})
     holds = f"the column {column!r:.60} holds {', '.join(few[:3])}{' …' * (len(few) > 3)}"
     if all(map(is_number, few)):

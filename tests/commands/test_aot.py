@@ -16,7 +16,7 @@ from simcse_jax.config.fields import FIELDS, flatten
 from simcse_jax.config.flags import parse
 from simcse_jax.config.recipes import FOLDER, list_recipes
 from simcse_jax.devices.flops import product_flops
-from simcse_jax.devices.mesh import AXIS, data_mesh, ways
+from simcse_jax.devices.mesh import AXIS, choose_ways, data_mesh
 from simcse_jax.devices.parts import gather
 from simcse_jax.errors import UserError
 from simcse_jax.models.sentence_encoder import build
@@ -87,7 +87,7 @@ def test_xla_sums_a_kernel_s_gradient_where_its_parts_are_on_every_torus(topolog
     prepare()
     mesh = data_mesh(described_devices(topology))
     shape, split = (3072, 768), P(AXIS)
-    way = ways({"kernel": 3072 * 768}, mesh)["kernel"]
+    way = choose_ways({"kernel": 3072 * 768}, mesh)["kernel"]
 
     def loss(part):
         return jnp.sum(jnp.tanh(gather(part, split, jnp.dtype(jnp.bfloat16), way)))

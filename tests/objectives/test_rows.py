@@ -8,7 +8,7 @@ from support.steps import BATCH, batch, settings
 
 from simcse_jax.models.masking import Masking
 from simcse_jax.objectives.rows import Rows, dropout_keys, embed_view, passes_of
-from simcse_jax.objectives.views import MASKING, Pass, Plan, View, column_number, each_of
+from simcse_jax.objectives.views import MASKING, Pass, Plan, View, column_number, flatten_views
 
 pytestmark = pytest.mark.exact
 
@@ -80,7 +80,7 @@ def test_embeddings_are_encoded_once_averaged_and_made_noisy_and_other_changes_a
 
 
 def test_the_mean_of_several_columns_is_one_positive_with_masks_of_its_own():
-    views = each_of(Plan(4, "independent", positives=3).pair())
+    views = flatten_views(Plan(4, "independent", positives=3).pair())
     assert len(views) == 2 and views[1].further_columns == (2, 3)
     ((one, draws),) = passes_of(views).items()
     encoded = {(one, draw): jnp.full((2, 3), float(draw.column)) for draw in draws}
@@ -88,5 +88,5 @@ def test_the_mean_of_several_columns_is_one_positive_with_masks_of_its_own():
     assert [float(embed_view(rows, view, encoded)[0, 0]) for view in views] == [0.0, 2.0]
     assert [draw.column for draw in draws] == [0, 1, 2, 3] and len({draw.mask for draw in draws}) == 4
     assert Plan(2, "independent", positives=1).pair() == Plan(2, "independent").pair()
-    anchor, positive = each_of(Plan(3, "mean", positives=2, samples=5).pair())
+    anchor, positive = flatten_views(Plan(3, "mean", positives=2, samples=5).pair())
     assert len(anchor.draws) == 5 and len(set(positive.draws)) == 10

@@ -53,7 +53,7 @@ def saved(monkeypatch):
 
     found = SimpleNamespace(steps=[3], best=3, restore_params=restore_params, with_own_objective=None)
     found.tower, found.close = lambda step: 0, lambda: None
-    monkeypatch.setattr(lora_export, "checkpoints_of", lambda folder: contextlib.closing(found))
+    monkeypatch.setattr(lora_export, "open_checkpoints", lambda folder: contextlib.closing(found))
     return found
 
 

@@ -156,7 +156,7 @@ def test_what_is_known_has_a_name_also_from_the_hub_where_a_folder_is_named_like
         ("sts:/data/SentEval:STSBenchmark:train", 9, ["mteb/stsbenchmark-sts"]), ("sts:/data/SentEval", 9, sts),
     ):  # fmt: skip
         run_ = a_run(data__train=train) | {"examples": examples}
-        assert model_card.data_sets_of(run_) == (expected or []), train
+        assert model_card.find_data_sets(run_) == (expected or []), train
         described = front_matter(made(run_))
         assert described.get("datasets") == expected and "/home" not in str(described), train
     assert set(model_card.POOLING) == set(POOLERS) and {*model_card.HUB_DATA_SETS, "SICKRelatedness"} == set(TASKS)
@@ -183,9 +183,9 @@ def test_the_licence_is_that_of_the_base_model_s_card_or_what_is_given(tmp_path,
     cases |= {f"{other}{link}https://example.org/own": own | {"license_link": "https://example.org/own"}}
     cases |= {"language: en": {}, "license: [mit, gpl]": {}, "license: {": {}}  # the last one is no YAML
     for number, (fields, expected) in enumerate(cases.items()):
-        assert model_card.license_of(a_base(tmp_path / f"base{number}", fields)) == expected
+        assert model_card.read_license(a_base(tmp_path / f"base{number}", fields)) == expected
     for gone in ("/home/ann/gone", "package:no_such_package", "no name"):
-        assert model_card.license_of(gone) == {}
+        assert model_card.read_license(gone) == {}
     run_ = a_run(model__init_from=str(tmp_path / "base0"))
     card = made(run_)
     described = front_matter(card)

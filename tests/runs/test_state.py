@@ -18,7 +18,7 @@ from simcse_jax.models.language_model import fresh_head
 from simcse_jax.models.parameters import subset
 from simcse_jax.models.projector import Projector
 from simcse_jax.runs import state
-from simcse_jax.runs.state import ModelSpec, initial_params, model_spec, split_shapes, with_parts
+from simcse_jax.runs.state import ModelSpec, add_parts, initial_params, model_spec, split_shapes
 
 ALL = {"mlm": {"weight": 0.1}, "softmax_nli": {"weight": 1.0}, "info_nce": {"weight": 1.0}}
 HEAD = {"head.kernel", "head.bias"}
@@ -48,7 +48,7 @@ def test_the_shapes_are_those_of_the_initial_parameters(model):
     second = split_shapes(model.config, spec_of({}, dual_encoder=True))[0].keys() - plain.keys()
     assert second == {f"second.{name}" for name in plain}
     for expected in (True, False):
-        assert with_parts(model.config, spec_of(attention_kernels=expected)).attention_kernels == expected
+        assert add_parts(model.config, spec_of(attention_kernels=expected)).attention_kernels == expected
 
 
 def test_each_is_drawn_from_a_stream_of_its_own_and_the_model_s_own_parts_are_trained_further(model, capsys):
@@ -135,7 +135,7 @@ def test_parameters_are_split_as_their_shapes_are_and_what_is_frozen_is_read_as_
     model = load(str(tiny_bert))
     for fields in ({"freeze__layers": 1, "freeze__embeddings": True}, {"lora__rank": 2, "dual_encoder": True}):
         spec = model_of(**fields, init_from=str(tiny_bert))
-        encoder = with_parts(model.config, spec)
+        encoder = add_parts(model.config, spec)
         params = initial_params(spec, model)
         shapes, rest = split_shapes(model.config, spec)
         trained, frozen = split.split(params, encoder)
@@ -147,9 +147,9 @@ def test_parameters_are_split_as_their_shapes_are_and_what_is_frozen_is_read_as_
         assert merged.keys() == start.keys()
         assert_arrays(merged, start)
     model, spec = load(str(tiny_bert)), model_of(lora__rank=2)
-    assert state.own_adapter(spec, model) is None  # none is named
+    assert state.starting_adapter(spec, model) is None  # none is named
     with pytest.raises(UserError, match=r"lora\.init_from=none: has no adapter_config\.json"):
-        state.own_adapter(model_of(lora__rank=2, lora__init_from="none"), model)
+        state.starting_adapter(model_of(lora__rank=2, lora__init_from="none"), model)
     frozen = state.frozen_params(spec, model)
     _, shapes = split_shapes(model.config, spec)
     state.write_frozen(frozen, tmp_path)

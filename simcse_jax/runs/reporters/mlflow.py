@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from simcse_jax.runs.reporters.tracker import Row
+from simcse_jax.runs.reporters.tracker import StepNumbers
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -46,10 +46,10 @@ class MlflowRun:
         if self.is_new:
             self.id = self._client.create_run(_experiment(self._client), run_name=name).info.run_id
             params = [Param(field, str(value)[:LONGEST_PARAM]) for field, value in fields.items()]
-            for some in _parts(params, MOST_PARAMS):
+            for some in _batches(params, MOST_PARAMS):
                 self._client.log_batch(self.id, params=some)
 
-    def send(self, rows: Sequence[Row]) -> None:
+    def send(self, rows: Sequence[StepNumbers]) -> None:
         """Adds numbers."""
         from mlflow.entities import Metric
 
@@ -58,12 +58,12 @@ class MlflowRun:
             for row in rows
             for name, value in row.values.items()
         ]
-        for some in _parts(metrics, MOST_METRICS):
+        for some in _batches(metrics, MOST_METRICS):
             self._client.log_batch(self.id, metrics=some)
 
     def summarize(self, step: int, result: Mapping[str, float]) -> None:
         """Adds scores as metrics of their checkpoint's step."""
-        self.send([Row(step, time.time(), result)])
+        self.send([StepNumbers(step, time.time(), result)])
 
     def close(self, ended: bool) -> None:
         """Sets the run's status."""
@@ -86,5 +86,5 @@ def _experiment(client: "MlflowClient") -> str:
     return experiment.experiment_id
 
 
-def _parts(things: list[T], size: int) -> Iterator[list[T]]:
+def _batches(things: list[T], size: int) -> Iterator[list[T]]:
     return (things[start : start + size] for start in range(0, len(things), size))

@@ -18,7 +18,7 @@ from simcse_jax.host.storage import Folder, check_lock, read_json, write_atomica
 from simcse_jax.runs.metrics_file import grouped
 
 
-class Row(NamedTuple):
+class StepNumbers(NamedTuple):
     """Numbers of a step."""
 
     step: int
@@ -34,7 +34,7 @@ class Service(Protocol):
     first_step: int  # it takes none of the steps below
     keeps: bool  # whether numbers are there as soon as they are sent, or not before `close`
 
-    def send(self, rows: Sequence[Row]) -> None:
+    def send(self, rows: Sequence[StepNumbers]) -> None:
         """Adds numbers, whose steps do not fall."""
 
     def summarize(self, step: int, result: Mapping[str, float]) -> None:
@@ -57,7 +57,7 @@ class Tracker:
             cure = f'; run: pip install "simcse_jax[{name}]"' if isinstance(error, ImportError) else ""
             raise UserError(f"config.train.report_to={name}: {reason(error)}{cure}") from None
         self._last = {} if self._service.is_new or self._service.id != run_id else last
-        self._rows: list[Row] = []
+        self._rows: list[StepNumbers] = []
         self._result: tuple[int, dict[str, float]] | None = None
         self._failed = self._ended = False
         self._save()
@@ -71,7 +71,7 @@ class Tracker:
         """Takes the numbers of a step that are not in the tracker yet."""
         new = {name: value for name, value in values.items() if self._last.get(name, -1) < step}
         if new and step >= self._service.first_step:
-            self._rows.append(Row(step, time.time(), new))
+            self._rows.append(StepNumbers(step, time.time(), new))
             self._last |= dict.fromkeys(new, step)
 
     def flush(self) -> None:

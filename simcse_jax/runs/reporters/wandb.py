@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from simcse_jax.host.storage import Folder, is_remote
-from simcse_jax.runs.reporters.tracker import Row
+from simcse_jax.runs.reporters.tracker import StepNumbers
 
 PROJECT = "simcse_jax"  # if WANDB_PROJECT names none
 
@@ -36,7 +36,7 @@ class WandbRun:
         self.is_new = not (self._run.resumed or self._run.offline)
         self.first_step = self._run.starting_step  # 0 where it is offline
 
-    def send(self, rows: Sequence[Row]) -> None:
+    def send(self, rows: Sequence[StepNumbers]) -> None:
         """Adds numbers."""
         for row in rows:
             self._run.log(dict(row.values), step=row.step)

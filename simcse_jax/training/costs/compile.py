@@ -21,13 +21,13 @@ from simcse_jax.models import partial
 from simcse_jax.models.config import EncoderConfig
 from simcse_jax.models.platforms import tracing_for
 from simcse_jax.models.sentence_encoder import build
-from simcse_jax.runs.state import ModelSpec, initial_kept, pretrained_shapes, split_shapes, with_parts
+from simcse_jax.runs.state import ModelSpec, add_parts, initial_kept, pretrained_shapes, split_shapes
 from simcse_jax.training.costs.described import HERE, described_devices
 from simcse_jax.training.costs.gpus import is_gpu, nodes_and_gpus
 from simcse_jax.training.costs.program import Program
 from simcse_jax.training.costs.roofline import CHIPS, Report
 from simcse_jax.training.data_spec import DataSpec
-from simcse_jax.training.gathering import as_multiplied, of_frozen
+from simcse_jax.training.gathering import cast_to_product_dtype, frozen_shardings
 from simcse_jax.training.setup import AbstractStep
 from simcse_jax.training.step import init_state, make_step
 
@@ -47,7 +47,7 @@ def trace_step(step: AbstractStep, devices: list[jax.Device], fill: float = 1.0)
     `fill` is the share of the places for tokens that a program without padding has.
     """
     mesh, spec, recipe = data_mesh(devices, step.parts), step.spec, step.recipe
-    encoder = with_parts(step.encoder, spec)
+    encoder = add_parts(step.encoder, spec)
     graph, _ = build(encoder, spec.head.trained, step.dtype)
     shapes, rest = split_shapes(step.encoder, spec)
     batch = batch_shapes(step.data, step.columns, encoder.sentence_size)
@@ -59,12 +59,12 @@ def trace_step(step: AbstractStep, devices: list[jax.Device], fill: float = 1.0)
     kept = jax.eval_shape(functools.partial(initial_kept, spec, encoder), shapes)
     state = jax.eval_shape(initialize, shapes, step.numbers, kept=kept)
     if recipe.by_layer:
-        frozen = jax.eval_shape(functools.partial(as_multiplied, dtype=step.dtype), frozen)
+        frozen = jax.eval_shape(functools.partial(cast_to_product_dtype, dtype=step.dtype), frozen)
     return make_step(graph, recipe, mesh).trace(
         jax.tree.map(placed, state, shardings(state, mesh)),
         placed(batch, split_over_examples(mesh)),
         placed(step.numbers, replicated(mesh)),
-        jax.tree.map(placed, frozen, of_frozen(frozen, mesh, recipe.by_layer)) or None,
+        jax.tree.map(placed, frozen, frozen_shardings(frozen, mesh, recipe.by_layer)) or None,
     )
 
 

@@ -32,7 +32,7 @@ def prepare(with_gpus: bool = False) -> None:
         os.environ.setdefault(name, value)
 
 
-def at_hand() -> str:
+def local_topology() -> str:
     """The name of the devices that JAX finds here, as a topology: `h200:here`.
 
     Raises:

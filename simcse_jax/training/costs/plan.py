@@ -99,7 +99,7 @@ class Stage(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
-class Plan:
+class CorpusPlan:
     """The stages for a corpus, from the costs of a training step and of the encoding of a batch on a topology.
 
     `stated` are the assumptions that the user states; all others have their defaults.
@@ -187,7 +187,7 @@ class Plan:
         }
 
 
-def describe_plan(plan: Plan) -> str:
+def describe_plan(plan: CorpusPlan) -> str:
     """All figures and assumptions, for people."""
     kind = "GPU" if plan.training.chip.node_bandwidth else "chip"
     lines = [f"{'stage':<20}{'least hours':>12}{kind + ' hours':>12}  bound by; bytes"]

@@ -193,7 +193,7 @@ class Program:
                     taken = sum(lines[name].bytes for name in line.operands)
                     written = sum(size for _, size in self._written(lines, line))
                     group = first_group(line.attributes, self.devices)
-                    totals = totals_of.setdefault((kind, len(group), axes_of(group, places)), [0, 0])
+                    totals = totals_of.setdefault((kind, len(group), group_axes(group, places)), [0, 0])
                     totals[0] += times
                     totals[1] += times * max(taken, written)
         sums = sorted(totals_of.items())
@@ -324,7 +324,7 @@ def first_group(attributes: str, devices: int) -> tuple[int, ...]:
     return tuple(range(devices))
 
 
-def axes_of(group: Sequence[int], places: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
+def group_axes(group: Sequence[int], places: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
     """The axes of a torus in which a group's devices differ; none if their places are not known."""
     along = zip(*(places[device] for device in group), strict=True) if places else ()
     return tuple(axis for axis, where in enumerate(along) if len(set(where)) > 1)

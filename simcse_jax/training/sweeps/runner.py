@@ -11,7 +11,7 @@ from tqdm import tqdm
 
 from simcse_jax.choices import EXTRA, RETRIEVAL, TRANSFER
 from simcse_jax.config.fields import flatten, has_scores, trains
-from simcse_jax.config.recorded import recorded
+from simcse_jax.config.recorded import to_record
 from simcse_jax.config.sections import Section
 from simcse_jax.data.examples import prefix_of
 from simcse_jax.data.files import files_of
@@ -38,7 +38,7 @@ from simcse_jax.training.sweeps.metrics import (
 from simcse_jax.training.sweeps.variants import Variant, read_seeds
 
 
-class Run(NamedTuple):
+class SweepRun(NamedTuple):
     """A variant with a seed."""
 
     variant: str
@@ -60,12 +60,12 @@ class Run(NamedTuple):
         folder = Workdir(self.workdir)
         if not (folder.exists and folder.has_result):
             return False
-        folder.check_same_run(recorded(self.config), {})
+        folder.check_same_run(to_record(self.config), {})
         result = folder.read_result() or {}
         return all(name in result for extra in self.config.eval.extra for name in EXTRA[extra])
 
 
-def all_runs(variants: Sequence[tuple[Variant, Section]], sweep: Section, folder: Path) -> list[Run]:
+def all_runs(variants: Sequence[tuple[Variant, Section]], sweep: Section, folder: Path) -> list[SweepRun]:
     """Every variant with every seed, seed by seed, so that the table fills evenly.
 
     Raises:
@@ -85,14 +85,14 @@ def all_runs(variants: Sequence[tuple[Variant, Section]], sweep: Section, folder
                 f"{where}.eval.data is empty, and a sweep is a table of scores; give {name}: pairs with scores"
             )
         for field, name in sources(config).items():
-            if not _is_there(name):
+            if not _exists(name):
                 raise UserError(f"{where}.{field}={name}: no such file (config.sweep.only chooses other rows)")
         for metric in sweep.metrics:
             check_measured(config, metric, where)
         if config.data.held_out and HELD_OUT_DEV in variant.chosen_on:  # not on what is the test set here
             check_measured(config, HELD_OUT_DEV, where)
     _check_same_tests(runs_of)
-    measured = [(config.eval.data, tuple(extra_of(config, sweep.metrics))) for _, config in runs_of]
+    measured = [(config.eval.data, tuple(choose_extra(config, sweep.metrics))) for _, config in runs_of]
     for data, extra in dict.fromkeys(measured):
         try:
             read_extra(data, extra)
@@ -106,9 +106,9 @@ def all_runs(variants: Sequence[tuple[Variant, Section]], sweep: Section, folder
     runs = []
     for seed in read_seeds(sweep):
         for variant, base in runs_of:
-            extra = tuple(dict.fromkeys([*base.eval.extra, *extra_of(base, sweep.metrics)]))
+            extra = tuple(dict.fromkeys([*base.eval.extra, *choose_extra(base, sweep.metrics)]))
             config = base.replaced("seed", seed).replaced("eval.extra", extra)
-            runs.append(Run(variant.name, seed, config, folder / variant.name / f"seed{seed}"))
+            runs.append(SweepRun(variant.name, seed, config, folder / variant.name / f"seed{seed}"))
     return runs
 
 
@@ -125,7 +125,7 @@ def check_measured(config: Section, metric: str, where: str) -> None:
             f"{where}.analysis.every={measured}: must divide eval.every={scored} for the metric {metric}, so that "
             "every checkpoint that can be the best one is measured"
         )
-    if extra_of(config, [metric]) and not config.eval.data:
+    if choose_extra(config, [metric]) and not config.eval.data:
         raise UserError(f"{where}.eval.data: must be set for the metric {metric}")
     if metric in AGAINST and not config.eval.against_start:
         raise UserError(f"{where}.eval.against_start: must be set for the metric {metric}")
@@ -141,7 +141,8 @@ def check_measured(config: Section, metric: str, where: str) -> None:
     if needed.measure and config.data.held_out and (graded := needing(config.objective, "scores")):
         raise UserError(
             f"{where}.data.held_out={config.data.held_out}: pairs with scores, which objective.{graded[0].name} needs, "
-            f"are judged by Spearman's correlation, not by {metric}; set config.sweep.metrics={_instead(config)}"
+            f"are judged by Spearman's correlation, not by {metric}; "
+            f"set config.sweep.metrics={_suggest_metrics(config)}"
         )
     if needed.measure and needed.measure not in of_retrieval.measures:
         measures = ",".join(of_retrieval.measures)
@@ -159,12 +160,12 @@ def check_measured(config: Section, metric: str, where: str) -> None:
         )
         if config.data.held_out:
             problem = f"data.held_out={config.data.held_out}: {metric} is not measured on rows held out;"
-        raise UserError(f"{where}.{problem} set config.sweep.metrics={_instead(config)}")
+        raise UserError(f"{where}.{problem} set config.sweep.metrics={_suggest_metrics(config)}")
     elif not set(needed.tasks) & set(config.eval.tasks):
         raise UserError(f"{where}.eval.tasks={','.join(config.eval.tasks)}: has no {needed.tasks[0]}, for {metric}")
 
 
-def _instead(config: Section) -> str:
+def _suggest_metrics(config: Section) -> str:
     """A column that a run fills."""
     return AFTER if config.eval.against_start else chosen_by(config)
 
@@ -201,7 +202,7 @@ def sources(config: Section) -> dict[str, str]:
     return names | ({"eval.data": config.eval.data} if config.eval.data else {})
 
 
-def _is_there(name: str) -> bool:
+def _exists(name: str) -> bool:
     """Whether a source can be read, as far as the names of files say that."""
     kind = prefix_of(name)
     if kind == PREFIX:
@@ -215,7 +216,7 @@ def _is_there(name: str) -> bool:
         return False
 
 
-def extra_of(config: Section, wanted: Sequence[str]) -> list[str]:
+def choose_extra(config: Section, wanted: Sequence[str]) -> list[str]:
     """What `eval.extra` needs for the columns that are wanted; the scores that chose the checkpoint are there."""
     return [extra for metric in wanted if (extra := METRICS[metric].extra) and extra != chosen_by(config)]
 
@@ -225,7 +226,7 @@ def scores_tests(config: Section) -> bool:
     return bool(config.eval.data and config.eval.tasks) and not local_path(config.eval.data).is_file()
 
 
-def run_all(runs: Sequence[Run]) -> list[str]:
+def run_all(runs: Sequence[SweepRun]) -> list[str]:
     """Runs all that are not finished; a run that was stopped resumes.
 
     A failed run (a loss that is not finite, data that cannot be read) is reported and skipped; the others continue.
@@ -262,7 +263,7 @@ def run_all(runs: Sequence[Run]) -> list[str]:
     return problems
 
 
-def report_finished(runs: Sequence[Run], folder: Path) -> list[str]:
+def report_finished(runs: Sequence[SweepRun], folder: Path) -> list[str]:
     """In place of `run_all` where nothing is to be run: prints how many runs are finished.
 
     Returns:
@@ -278,7 +279,7 @@ def report_finished(runs: Sequence[Run], folder: Path) -> list[str]:
     return []
 
 
-def what_was_run(runs: Sequence[Run]) -> str:
+def describe_runs(runs: Sequence[SweepRun]) -> str:
     """One line for below the table: the model, the data and the size that all runs have in common."""
     fields = [flatten(run.config) for run in runs]
     if not fields:
@@ -299,7 +300,7 @@ def what_was_run(runs: Sequence[Run]) -> str:
     return ", ".join(common)
 
 
-def what_it_ran_on(runs: Sequence[Run]) -> str:
+def describe_machines(runs: Sequence[SweepRun]) -> str:
     """A line for below the table: versions and device of the runs that exist; several lines where these differ."""
     records = [folder.read_run() for folder in (Workdir(run.workdir) for run in runs) if folder.exists]
     lines = Counter(_machine(record["versions"], record["device"]) for record in records)
@@ -314,7 +315,7 @@ def _machine(versions: Mapping[str, Any], device: Mapping[str, Any]) -> str:
     return f"{listed}; Python {versions['python']}; {device['count']} × {device['kind']}"
 
 
-def check_same_data(runs: Sequence[Run]) -> None:
+def check_same_data(runs: Sequence[SweepRun]) -> None:
     """Refuses to compare runs that read different contents under the same name.
 
     The runs' own records are compared, so nothing is read again: training data, the pairs that chose checkpoints and
@@ -323,7 +324,7 @@ def check_same_data(runs: Sequence[Run]) -> None:
     Raises:
       UserError: naming two such runs, and the field.
     """
-    seen: dict[tuple[Any, ...], tuple[Run, str]] = {}
+    seen: dict[tuple[Any, ...], tuple[SweepRun, str]] = {}
     for run in runs:
         folder = Workdir(run.workdir)
         for field, contents in folder.read_run()["sha256"].items() if folder.exists else ():
@@ -337,11 +338,11 @@ def check_same_data(runs: Sequence[Run]) -> None:
                 )
 
 
-def _is_held_out(run: Run, field: str) -> bool:
+def _is_held_out(run: SweepRun, field: str) -> bool:
     return bool(run.config.data.held_out) and field in ("eval.data", "eval.retrieval.data")
 
 
-def _named_by(run: Run, field: str) -> tuple[Any, ...]:
+def _named_by(run: SweepRun, field: str) -> tuple[Any, ...]:
     """The values of a config that decide which contents a field has."""
     config = run.config
     if _is_held_out(run, field):

@@ -13,14 +13,14 @@ from simcse_jax.runs import run_files
 from simcse_jax.runs.workdir import Workdir
 from simcse_jax.training.sweeps import metrics
 from simcse_jax.training.sweeps.metrics import METRICS, chosen_by, is_development
-from simcse_jax.training.sweeps.runner import Run, scores_tests
+from simcse_jax.training.sweeps.runner import SweepRun, scores_tests
 from simcse_jax.training.sweeps.variants import Variant
 
 # The papers' protocols of transfer tasks; which one scored development sets (SimCSE, Table D.2) is open.
 TEST_PROTOCOLS, DEVELOPMENT_PROTOCOLS = ("pytorch",), ("pytorch", "pytorch_fast")
 
 
-class Scores(NamedTuple):
+class SweepScores(NamedTuple):
     """Those of the finished runs."""
 
     by_run: dict[str, dict[int, dict[str, float]]]  # variant → seed → metric → value
@@ -28,7 +28,7 @@ class Scores(NamedTuple):
     measures: tuple[str, ...] = ()  # of `before` and `after`
 
 
-def read_scores(runs: Sequence[Run]) -> Scores:
+def read_scores(runs: Sequence[SweepRun]) -> SweepScores:
     """The scores of the finished runs; a metric that a run does not have is left out.
 
     `stsb_dev`, or `sickr_dev` or `retrieval_dev` where `eval.development` says so, or `held_out_dev` with
@@ -45,7 +45,9 @@ def read_scores(runs: Sequence[Run]) -> Scores:
             folder = Workdir(run.workdir)
             result = folder.read_result()
             assert result is not None  # it is done
-            seeds[run.seed] = _of_training(run.config, folder.read_metrics(), result) | _of_tasks(run.config, result)
+            seeds[run.seed] = _training_scores(run.config, folder.read_metrics(), result) | _task_scores(
+                run.config, result
+            )
             if measure := result.get(run_files.AGAINST_START, {}).get("measure"):
                 measures[measure] = None
     absent = {}
@@ -56,10 +58,12 @@ def read_scores(runs: Sequence[Run]) -> Scores:
             scores[name] = fmean(scores[part] for part in measured_parts)
         if with_parts and len(measured_parts) < len(metric.parts):
             absent[name] = tuple(METRICS[part].tasks[0] for part in metric.parts if part not in measured_parts)
-    return Scores(by_run, absent, tuple(measures))
+    return SweepScores(by_run, absent, tuple(measures))
 
 
-def _of_training(config: Section, lines: Sequence[Mapping[str, Any]], result: Mapping[str, Any]) -> dict[str, float]:
+def _training_scores(
+    config: Section, lines: Sequence[Mapping[str, Any]], result: Mapping[str, Any]
+) -> dict[str, float]:
     """What the run's course says: the lines of its `metrics.jsonl`."""
     scored_step = result.get(run_files.BEST_STEP)  # not the best one where that checkpoint was damaged
     # Step 0 is a candidate for the best checkpoint only where the start was kept, or there is nothing else.
@@ -85,7 +89,7 @@ def _of_training(config: Section, lines: Sequence[Mapping[str, Any]], result: Ma
     return {name: value for name, value in scores.items() if value is not None}
 
 
-def _of_tasks(config: Section, result: Mapping[str, Any]) -> dict[str, float]:
+def _task_scores(config: Section, result: Mapping[str, Any]) -> dict[str, float]:
     """Each test task's figures; versions before some of them were added have fewer."""
     scores: dict[str, float] = {}
     for task in TASKS if scores_tests(config) else ():
@@ -113,7 +117,7 @@ def comparable(variant: Variant, config: Section, absent: Mapping[str, Sequence[
 
     Args:
       variant, config: of a row.
-      absent: average → its tasks that it is without, as in `Scores`.
+      absent: average → its tasks that it is without, as in `SweepScores`.
     """
     paper, not_comparable = dict(variant.paper), set()
     for name, metric in METRICS.items():

@@ -8,7 +8,7 @@ import numpy as np
 from simcse_jax.config.sections import Section
 from simcse_jax.evaluation.significance import paired_p
 from simcse_jax.training.sweeps.metrics import HEADINGS, share_data
-from simcse_jax.training.sweeps.variants import Variant, baseline_of, read_seeds
+from simcse_jax.training.sweeps.variants import Variant, find_baseline, read_seeds
 
 Results = Mapping[str, Mapping[int, Mapping[str, float]]]  # variant → seed → metric → value
 
@@ -29,7 +29,7 @@ class Cell(NamedTuple):
     chosen: bool = False  # whether the row's reading or rate was chosen on this metric's data
 
 
-class Row(NamedTuple):
+class TableRow(NamedTuple):
     """One variant of the table."""
 
     variant: str
@@ -44,7 +44,7 @@ def summarize(
     variants: Sequence[Variant],
     results: Results,
     headings: Mapping[str, str] = HEADINGS,
-) -> list[Row]:
+) -> list[TableRow]:
     """The rows of the table, in the order of the variants; the arguments are those of `write`."""
     seeds = read_seeds(sweep)
 
@@ -54,7 +54,7 @@ def summarize(
 
     rows = []
     for variant in variants:
-        baseline, cells = baseline_of(variant, sweep), {}
+        baseline, cells = find_baseline(variant, sweep), {}
         for metric in sweep.metrics:
             by_seed = values(variant.name, metric)
             other = {} if baseline == variant.name else values(baseline, metric)
@@ -70,7 +70,7 @@ def summarize(
                 headings[metric],
                 chosen=any(share_data(metric, other) for other in variant.chosen_on),
             )
-        rows.append(Row(variant.name, baseline, cells, variant.fields, variant.quoted))
+        rows.append(TableRow(variant.name, baseline, cells, variant.fields, variant.quoted))
     for metric in sweep.metrics:
         tests = [(row.cells, p) for row in rows if (p := row.cells[metric].p) is not None]
         for (cells, _), corrected in zip(tests, holm([p for _, p in tests]), strict=True):

@@ -195,10 +195,10 @@ def read_sweep(config: config_dict.ConfigDict, variants: Sequence[Variant]) -> l
     if config.seed != default_config().seed:
         raise UserError(f"config.seed={config.seed}: a sweep's runs have the seeds of config.sweep.seeds; set that")
     chosen = _choose(sweep, variants)
-    return [(variant, _lay_over(config, variant)) for variant in chosen]
+    return [(variant, _apply_variant(config, variant)) for variant in chosen]
 
 
-def baseline_of(variant: Variant, sweep: Config) -> str:
+def find_baseline(variant: Variant, sweep: Config) -> str:
     """The name of the variant that it is compared with."""
     return variant.baseline or sweep.baseline
 
@@ -232,7 +232,7 @@ def _choose(sweep: config_dict.ConfigDict, variants: Sequence[Variant]) -> list[
     for variant in chosen:
         if variant.quoted:
             continue
-        baseline = baseline_of(variant, sweep)
+        baseline = find_baseline(variant, sweep)
         where = f"variant {variant.name!r}: its baseline" if variant.baseline else "config.sweep.baseline:"
         if baseline not in names:
             raise UserError(f"{where} {baseline!r} is not a variant; the nearest one is {nearest(baseline, names)!r}")
@@ -258,7 +258,7 @@ def _check_held_out(sweep: config_dict.ConfigDict, variants: Sequence[Variant]) 
                 raise UserError(f"{where} has been seen: variant {variant.name!r} was chosen on it")
 
 
-def _lay_over(config: config_dict.ConfigDict, variant: Variant) -> Section:
+def _apply_variant(config: config_dict.ConfigDict, variant: Variant) -> Section:
     resolved = config.copy_and_resolve_references().unlock()
     del resolved["sweep"]
     fields = flatten(resolved)
