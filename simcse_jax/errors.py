@@ -51,13 +51,13 @@ def option(name: str, value: object) -> str:
 
 
 def broken(text: str) -> str:
-    """What is wrong with a text that cannot be written, for a message: it has half of a character without the other."""
+    """The message for a text that cannot be written, since it has half of a surrogate pair."""
     half = next(character for character in text if "\ud800" <= character <= "\udfff")
     return f"holds a broken character (U+{ord(half):04X} alone); remove or replace it"
 
 
 def not_utf8(error: UnicodeDecodeError, others_are: bool = False) -> str:
-    """What is wrong with a line's bytes, and the remedy, for a message.
+    """The message for a line that is not UTF-8, with the remedy.
 
     WINDOWS-1252 has all characters of Latin-1. What it would make of the line is quoted, since it would destroy text in
     other encodings.

@@ -217,7 +217,7 @@ def set_field(config: config_dict.ConfigDict, name: str, value: Any) -> None:
 def _load_recipe(
     recipe: str | Path | config_dict.ConfigDict,
 ) -> tuple[config_dict.ConfigDict, Callable[..., None], str]:
-    """A config of its own, the function that completes it, and its name for errors."""
+    """A copy of the config, the function that completes it, and its name for errors."""
     if isinstance(recipe, config_dict.ConfigDict):
         return config_dict.ConfigDict(recipe.to_dict()), lambda config, user_fields: None, "the config"
     if not isinstance(recipe, str | Path):

@@ -1,4 +1,4 @@
-"""What all commands share: the parser, options, names of models, and the handling of errors."""
+"""What all commands share: names of models, what follows a command, and the handling of errors."""
 
 import contextlib
 import errno

@@ -242,7 +242,7 @@ class Encoders:
 
 
 def encoders(model: "SimCSE", prompt: str | None, prompt_name: str | None, size: int | None = None) -> Encoders:
-    """The model's, with the prompt that is given; otherwise queries and documents have their own.
+    """The model's encoders, with the given prompt; without one, queries and documents have their own.
 
     `size` is the number of elements that embeddings keep; None: as the model says.
     """
@@ -259,9 +259,9 @@ def encoders(model: "SimCSE", prompt: str | None, prompt_name: str | None, size:
 
 
 def describe_differences(baseline: Mapping[str, Any], settings: Mapping[str, str]) -> str:
-    """How earlier scores of retrieval were made otherwise, for people; empty: they were not.
+    """How the settings of earlier retrieval scores differ, for a message; empty if they do not.
 
-    Such scores may be what one wants to compare with, so they are named, not refused.
+    The comparison may be intended, so the differences are printed, not refused.
     """
     earlier = baseline.get(SETTINGS)
     if not isinstance(earlier, dict):

@@ -263,7 +263,7 @@ def prepare(
 
 
 def _check_options(model: "SimCSE", folder: str | None, kept: IndexOptions) -> None:
-    """Refuses to go on with an index that keeps something else."""
+    """Refuses options that an existing index does not have."""
     import numpy as np
 
     from simcse_jax.vectors.quantization import read_ranges

@@ -213,7 +213,7 @@ def load_config(path: str) -> Loaded:
 
 
 def _complete_nothing(config: config_dict.ConfigDict, user_fields: AbstractSet[str]) -> None:
-    """Most files have all values."""
+    """The `complete` of config files that set all values."""
 
 
 def _unknown_field(argv: Sequence[str], fields: Mapping[str, Any]) -> str | None:
@@ -230,8 +230,8 @@ def _unknown_field(argv: Sequence[str], fields: Mapping[str, Any]) -> str | None
 def field_meant(name: str, fields: Mapping[str, Any]) -> str:
     """The field that a short name means; "" if it is none's, or one of several fields is as likely.
 
-    That is the only field whose name ends so; of several the only one that does not belong to an objective that is
-    not trained with; or the one that others call so.
+    It is the only field whose name ends so; of several, the only one that has an effect with these objectives; or
+    the field that other packages call so.
 
     Args:
       fields: the values of the fields, by their dotted names.
@@ -247,7 +247,7 @@ def field_meant(name: str, fields: Mapping[str, Any]) -> str:
 
 
 def no_such_field(name: str, all_fields: Mapping[str, Any], before: str = "") -> str:
-    """Says which field is meant, or could be, by a name that is none's, for people; `before` is put before the names.
+    """The message for an unknown field, with the fields that may be meant; `before` is put before their names.
 
     A name without dots is compared with the last parts of the fields; of those of several objectives, one that is
     trained with is meant.
@@ -267,12 +267,12 @@ def no_such_field(name: str, all_fields: Mapping[str, Any], before: str = "") ->
 
 
 def _usual_field(last: str, fields: Mapping[str, Any]) -> str:
-    """The field that others call so, by its last part; "" if none."""
+    """The field that other packages call so; "" if there is none."""
     return next((field for field, names in MEANT.items() if last in names and field in fields), "")
 
 
 def _fields_ending_in(name: str, fields: Mapping[str, Any]) -> list[str]:
-    """The fields whose names end so, or else in our word for the last part."""
+    """The fields whose names end in this one or, if none does, in our word for its last part."""
     section, dot, last = name.rpartition(".")
     ours = section + dot + _usual_field(last, fields).rpartition(".")[2]
     matches = ([field for field in fields if f".{field}".endswith(f".{suffix}")] for suffix in (name, ours))
@@ -280,7 +280,7 @@ def _fields_ending_in(name: str, fields: Mapping[str, Any]) -> list[str]:
 
 
 def _is_in_use(field: str, fields: Mapping[str, Any]) -> bool:
-    """Whether a field is not that of an objective that the loss is without."""
+    """Whether a field is not one of an objective with weight 0."""
     section, _, rest = field.partition(".")
     return section != "objective" or bool(fields.get(f"objective.{rest.partition('.')[0]}.weight"))
 

@@ -37,7 +37,7 @@ WIDTH = re.compile(r"[1-9]\d{0,4}|[1-9]?D")  # of a projector's layer: 4096, D o
 
 
 def _objectives(teacher: bool) -> list[Objective]:
-    """Those that learn from a teacher, whose fields follow its own, or the others."""
+    """The objectives that learn from a teacher, whose fields follow the teacher's, or all others."""
     return [objective for objective in OBJECTIVES.values() if bool(objective.teacher) == teacher]
 
 

@@ -1,6 +1,6 @@
-"""What the package's objectives are to a config, in the order of `--help`: their fields and needs, without JAX.
+"""The package's objectives as a config sees them, in the order of `--help`: fields and needs, without JAX.
 
-Each has a file of its name in this folder, with its equation: a subclass that has the loss.
+The file of the same name in this folder has the equation, and a subclass with the loss.
 """
 
 from collections.abc import Mapping, Sequence

@@ -42,7 +42,7 @@ class Embedded:
     teacher: Mapping[str, Float[AnyArray, "..."]] | None = None  # a teacher's embeddings of the views' sentences
     present: Mapping[str, Bool[AnyArray, "..."]] | None = None  # False where the data lack a sentence; None: nowhere
     texts: Mapping[str, Int[AnyArray, "..."]] | None = None  # equal numbers for equal texts; None: not known
-    tokens: Any = None  # what the objective's pass over tokens has found, by rows
+    tokens: Any = None  # the result of the objective's pass over tokens, by rows
     state: Mapping[str, AnyArray] | None = None  # what the objective keeps from step to step, whole on every device
 
     def __getitem__(self, name: str) -> Float[AnyArray, "*H B D"]:
@@ -71,7 +71,7 @@ class Embedded:
         return None if self.present is None else self.stacked(*names, of=self.present)
 
     def candidates(self, *names: str, pair: tuple[str, str] = ("anchor", "positive")) -> Candidates | None:
-        """What leaves out some of these views of the global batch as negatives, kind after kind; None: nothing does.
+        """Which of these views of the global batch are left out as negatives, kind after kind; None: none.
 
         Args:
           *names: of the candidates' views.
@@ -99,6 +99,6 @@ class Embedded:
         return self.psum(jnp.sum(losses)) / self.psum(losses.shape[0])
 
     def mean_of_tokens(self, sums: Float[AnyArray, " B"], counts: Int[AnyArray, " B"]) -> Float[Array, ""]:
-        """The mean over the tokens of the global batch, of sums over each row's tokens and their numbers; or 0."""
+        """The mean over the tokens of the global batch, from each row's sum and number of tokens; 0 without any."""
         total, count = (self.psum(jnp.sum(part)) for part in (sums, counts))
         return total / jnp.maximum(count, 1)

@@ -11,7 +11,7 @@ NO_ANCHOR = -1  # no text has this number
 
 
 class Candidates(NamedTuple):
-    """K kinds of N candidates, as far as some of them are left out of sums over negatives.
+    """K kinds of N candidates, and which of them are left out of sums over negatives.
 
     Texts have numbers, equal texts the same one. Of an anchor a with the positive p, a candidate is left out
 

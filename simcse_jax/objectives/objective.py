@@ -1,4 +1,4 @@
-"""An objective, a term of the loss: what its class declares. A config is checked by it before JAX is imported."""
+"""The base classes of objectives, the terms of the loss. They check configs before JAX is imported."""
 
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
@@ -63,7 +63,7 @@ class Objective:
     contrasts = False  # whether other sentences of the batch are negatives; it may then be given `texts`
     reads: tuple[str, ...] = ("anchor", "positive", "hard_negatives")  # of the pair's views; others are not encoded
 
-    # What it is a loss of.
+    # What its loss is computed from.
     embeds = True  # sentences; False: tokens alone
     paired = True  # whether it takes every pair for a positive one
     compares_views = True  # two views of a sentence, which must differ
@@ -107,7 +107,7 @@ class Objective:
 
 
 class PairingObjective(Objective):
-    """One that makes the pairs of an epoch of the sentences of one column; for others, rows are pairs."""
+    """An objective that makes pairs from the sentences of one column; for others, rows are pairs."""
 
     def pairing(self, fields: Any) -> Pairing:
         """How pairs are made; `fields` are those of `config.objective.NAME`."""
@@ -115,29 +115,29 @@ class PairingObjective(Objective):
 
 
 class TokenObjective(Objective):
-    """One that reads tokens in the pass that encodes the views."""
+    """An objective that reads tokens in the pass that encodes the views."""
 
     features: tuple[str, ...] = ()  # the names of its views whose tokens' features it reads
 
     def tokens(self, tokens: "Tokens") -> Any:
-        """Whatever it finds by rows, for `loss`, where it is `embedded.tokens`."""
+        """The result by rows, any pytree, which `loss` gets as `embedded.tokens`."""
         raise NotImplementedError
 
 
 class SecondPassObjective(Objective):
-    """One that reads tokens after the views have been encoded and projected."""
+    """An objective that reads tokens after the views have been encoded and projected."""
 
     def drawn(self, tokens: "Tokens") -> Any:
-        """What `second_pass` reads of the rows, made without gradient and once."""
+        """Random inputs of `second_pass`, made once and without gradient."""
         raise NotImplementedError
 
     def second_pass(self, tokens: "Tokens", drawn: Any, embeddings: "Mapping[str, Float[Array, 'B D']]") -> Any:
-        """Whatever it finds by rows, for `loss`, where it is `embedded.tokens`.
+        """The result by rows, any pytree, which `loss` gets as `embedded.tokens`.
 
         Args:
           tokens: the rows.
-          drawn: what `drawn` has made of them.
-          embeddings: its views of these rows, by name, those alone that are one view.
+          drawn: the result of `drawn`.
+          embeddings: these rows of its views, by name; without names that stand for several views.
         """
         raise NotImplementedError
 
@@ -147,7 +147,7 @@ class SecondPassObjective(Objective):
 
 
 class StatefulObjective(Objective):
-    """One that keeps arrays from step to step besides parameters; checkpoints have them."""
+    """An objective that keeps arrays from step to step besides parameters; checkpoints have them."""
 
     def initial_state(
         self, encoder: EncoderConfig, params: "Mapping[str, AnyArray]", key: "Key[Array, '']", **fields: Any
@@ -197,7 +197,7 @@ class Term(NamedTuple):
 
     @property
     def name(self) -> str:
-        """That of its objective."""
+        """The name of its objective."""
         return self.objective.name
 
     def fields(self, numbers: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:

@@ -64,7 +64,7 @@ def check_known(names: Iterable[str]) -> None:
 
 
 def _load_entry_point(name: str) -> Any:
-    """What the entry point of this name is."""
+    """The object that the entry point of this name refers to."""
     for entry in importlib.metadata.entry_points(group=GROUP, name=name):
         try:
             return entry.load()
@@ -97,7 +97,7 @@ def trained(fields: Any) -> dict[str, Objective]:
 
 
 def with_loss(objective: Objective) -> Objective:
-    """The objective with what it computes, for which JAX is imported: that of its file; one from outside has it."""
+    """The objective with its loss, from the module of its name, which imports JAX; a user's own has it already."""
     if objective.name not in BUILT_IN:
         return objective
     loaded: Objective = importlib.import_module(f"simcse_jax.objectives.{objective.name}").OBJECTIVE
@@ -113,7 +113,7 @@ def pairing_of(fields: Any) -> tuple[str, Pairing] | None:
 
 
 def temperature_of(fields: Any) -> float | None:
-    """That of the first contrast that is trained; None: there is none.
+    """The temperature of the first contrastive objective that is trained; None without one.
 
     Args:
       fields: as for `trained`.

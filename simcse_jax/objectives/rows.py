@@ -102,7 +102,7 @@ class Towers(NamedTuple):
 def encode_views(
     towers: Towers, rows: Rows, views: Sequence[View], read: Sequence[View] = ()
 ) -> tuple[Float[Array, "B V D"], dict[View, Float[Array, "M B T D"]]]:
-    """The embeddings of views, and the last layer, under each of its M masks, of those that are `read`."""
+    """The embeddings of views and, of those in `read`, the last layer under each of their M masks."""
     encoded: dict[tuple[Pass, Draw], Array] = {}
     features: dict[View, Array] = {}
     for encoder_pass, draws in passes_of(views).items():
@@ -126,7 +126,7 @@ def passes_of(views: Sequence[View]) -> dict[Pass, list[Draw]]:
 def encode_pass(
     towers: Towers, rows: Rows, encoder_pass: Pass, draws: Sequence[Draw], read: Sequence[View]
 ) -> tuple[Float[Array, "P B D"], dict[View, Float[Array, "M B T D"]]]:
-    """The embeddings of P draws, and the last layer of the views of this pass that are `read`."""
+    """The embeddings of P draws, and the last layer of the views in `read`, which are of this pass."""
     model, columns = towers.encoders[encoder_pass.tower], [draw.column for draw in draws]
     ids, mask, options = read_changed(rows, encoder_pass, draws, model.encoder.config.hidden_size)
     masks = [draw.mask for draw in draws]

@@ -31,7 +31,7 @@ def comparable(similarity: str, *embeddings: Float[AnyArray, "... D"]) -> list[F
 
 
 def map_rows(function: Callable[..., Any], columns: int, *rows: Any) -> Any:
-    """`function(*rows)`, at most `SIMILARITIES` at a time, of which each row has `columns`; see `in_chunks`."""
+    """`function(*rows)` in chunks of at most `SIMILARITIES` values, `columns` for each row; see `in_chunks`."""
     return in_chunks(function, max(1, SIMILARITIES // columns), *rows)
 
 
@@ -42,7 +42,7 @@ def replace_rows(
     columns: int,
     *rows: Shaped[AnyArray, "R ..."],
 ) -> Shaped[Array, " R"]:
-    """`values`, but those of `function(*rows)` where they are `wanted`, without gradient.
+    """`values`, with the rows that are `wanted` replaced by those of `function(*rows)`, without gradient.
 
     As many are computed at a time as in `map_rows`. Rows that are not wanted take no time: they come last, and the loop
     ends before them.

@@ -1,4 +1,4 @@
-"""Passes over tokens: what an objective is handed for its own, and the networks that read the tokens."""
+"""Passes over tokens: the input of an objective's pass, and the networks that read the tokens."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -32,7 +32,7 @@ class Network(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Tokens:
-    """What an objective's pass over tokens is handed."""
+    """The input of an objective's pass over tokens."""
 
     rows: Rows
     plan: Plan

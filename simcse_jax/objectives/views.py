@@ -16,7 +16,9 @@ NOISE = 1 << 16  # the first number of the keys for noise on embeddings
 LANGUAGE_MODEL = 1 << 17  # for dropout in the masked-language-model pass, a key for each column
 MASKING = LANGUAGE_MODEL + MEMBERS  # which of its tokens are masked
 CHANGE = 1 << 19  # the first number of the keys for changes of the input
-DENOISING = 1 << 27  # added to a mask's number: of the template alone, whose embedding is taken from the sentence's
+DENOISING = (
+    1 << 27
+)  # added to a mask's number: of the template alone, whose embedding is subtracted from the sentence's
 SPREAD = 1 << 12  # between the numbers of a view's columns: above all numbers of masks
 OWN = 1 << 28  # the first number that is free for an objective from outside
 RATE, POSITIVE_RATE = "dropout", "positive_dropout"  # numbers of the step: the last parts of two fields' names
@@ -58,7 +60,7 @@ class Pass(NamedTuple):
     rate: str = RATE  # the name of their dropout rate among the numbers of the step
     change: str | Change = "none"
     length: int = 0  # the places of a sentence; 0: all that the batch has
-    removed: Template | None = None  # around the sentences; what it alone is embedded as is taken away
+    removed: Template | None = None  # around the sentences; its own embedding is subtracted
 
 
 class Draw(NamedTuple):
@@ -81,7 +83,7 @@ class View(NamedTuple):
     rate: str = RATE
     further_columns: tuple[int, ...] = ()  # further columns, whose embeddings are averaged with that of `column`
     length: int = 0  # the places of a sentence; 0: all that the batch has
-    removed: Template | None = None  # around the sentence; what it alone is embedded as is taken away
+    removed: Template | None = None  # around the sentence; its own embedding is subtracted
 
     @property
     def columns(self) -> tuple[int, ...]:

@@ -1,4 +1,4 @@
-"""What its owner says of a model in the front matter of its card: licence, base model, languages."""
+"""The fields of a model card's front matter that its owner sets: licence, base model, languages."""
 
 import re
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ LANGUAGE = re.compile(r"[a-z]{2,3}|multilingual|code")  # ISO 639, and the hub's
 
 
 class CardFields(TypedDict, total=False):
-    """Those that can be given; None is not given."""
+    """The fields that can be set; None leaves one out."""
 
     license: str | None  # the hub's identifier
     base_model: str | None  # the hub's name of the model that training started from
@@ -20,10 +20,10 @@ class CardFields(TypedDict, total=False):
 
 
 def card_fields(**options: Unpack[CardFields]) -> dict[str, Any]:
-    """The fields that are given, as the front matter has them.
+    """The fields in the form of the front matter.
 
     Raises:
-      UserError: naming the one that the hub would not take.
+      UserError: naming a field that the hub would refuse.
     """
     license, base_model, language = options.get("license"), options.get("base_model"), options.get("language")
     fields: dict[str, Any] = {}

@@ -18,7 +18,7 @@ SCORE = "eval/"  # of a line of metrics; the first one in a line chose the best 
 
 
 class RunSummary(NamedTuple):
-    """A run in a list."""
+    """A run as a list shows it."""
 
     folder: Path
     fields: dict[str, Any]  # of its config, by dotted names

@@ -181,7 +181,7 @@ def find_data_sets(run: Mapping[str, Any]) -> list[str]:
 
 
 def _data_sets(source: str, run: Mapping[str, Any], alone: bool) -> list[str]:
-    """Those of `hf:NAME`, of the STS sets, or of a published file, by its name and size."""
+    """The data sets of `hf:NAME`, of the STS sets, or of a published file, by its name and size."""
     kind, _, name = source.partition(":")
     if kind == "hf":
         return [name.partition(":")[0]] if is_from_hub("data.train", source, run["hub"]) else []

@@ -51,7 +51,7 @@ class LoraSpec(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class ModelSpec:
-    """What a run makes of the model that it starts from: the parts that it adds, and what of all of them trains."""
+    """The model that a run trains: the parts that it adds to its start model, and which parts train."""
 
     init_from: str = ""
     num_layers: int = 0
@@ -141,7 +141,7 @@ def split_shapes(encoder: EncoderConfig, spec: ModelSpec) -> tuple[Shapes, Shape
     for objective in trained(spec.objectives).values():
         if declared := with_loss(objective).parameters:
             shapes |= _shapes(declared, encoder) | {
-                declared.copy_of_encoder + name: first[name] for name in _copied(declared, first)
+                declared.copy_of_encoder + name: first[name] for name in _copied_names(declared, first)
             }
     return partial.split(shapes, encoder)
 
@@ -182,12 +182,12 @@ def initial_params(
     for name, objective in trained(spec.objectives).items():
         if declared := with_loss(objective).parameters:
             params |= _objective_params(name, declared, model, spec.seed)
-            params |= {declared.copy_of_encoder + part: encoder[part] for part in _copied(declared, encoder)}
+            params |= {declared.copy_of_encoder + part: encoder[part] for part in _copied_names(declared, encoder)}
     return params
 
 
 def initial_kept(spec: ModelSpec, encoder: EncoderConfig, trained_params: Mapping[str, AnyArray]) -> Kept:
-    """What the objectives of a run keep from step to step, as it is before the first one."""
+    """The initial state of a run's objectives (`StatefulObjective`)."""
     key = _key(spec.seed, STATE_STREAM)
     kept = {}
     for name, objective in trained(spec.objectives).items():
@@ -241,7 +241,7 @@ def _fresh_projector(projector: Projector, encoder: EncoderConfig, seed: int) ->
     return {parameters.PROJECTOR + name: value for name, value in params.items()}
 
 
-def _copied(declared: Parameters, encoder: Iterable[str]) -> list[str]:
+def _copied_names(declared: Parameters, encoder: Iterable[str]) -> list[str]:
     """The encoder's parameters that an objective has a copy of: all without convolutions, LoRA and head, or none."""
     copied = [name for name in encoder if declared.copy_of_encoder and name.startswith("encoder.")]
     return [name for name in copied if f".{lora.NAME}." not in name]

@@ -219,7 +219,7 @@ class Workdir:
 
 
 def model_settings(keep: bool, model: Pretrained, prompts: Mapping[str, str]) -> dict[str, Any]:
-    """What `run.json` has of the trained model's settings: its prompts, and with `model.keep_settings` the others.
+    """The trained model's settings for `run.json`: its prompts, and with `model.keep_settings` the others.
 
     `prompts`: of queries and documents, that sentences are trained with.
     """

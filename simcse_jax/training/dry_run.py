@@ -1,4 +1,4 @@
-"""What a run would take: `--dry-run` reads what a run reads, makes its first steps, and writes nothing."""
+"""`--dry-run`: the time and memory of a run. Reads its inputs and makes its first steps, but writes nothing."""
 
 import os
 import time
@@ -15,11 +15,11 @@ from simcse_jax.training.programs import Updates
 from simcse_jax.training.run import read
 from simcse_jax.training.setup import make_setup
 
-STEPS = 4  # that are made; the first one of a program is not timed
+STEPS = 4  # to make; the first step of each program is not timed
 
 
 def dry_run(config: Section, workdir: str = "") -> None:
-    """Checks a run as its beginning does, and prints its steps, and the memory and the seconds that they take.
+    """Checks a run as its start does, and prints its number of steps, their memory and their time.
 
     Args:
       config: of the run, after its checks.
@@ -59,7 +59,7 @@ def dry_run(config: Section, workdir: str = "") -> None:
 
 
 def describe(inputs: Inputs, batch_size: int, score_every: int) -> str:
-    """The run's steps in a line; it is scored after `score_every` so many."""
+    """The run's steps in one line; `score_every` is the number of steps between evaluations."""
     if not inputs.total_steps:
         return "nothing is trained: config.train.epochs and max_steps are 0"
     epochs = inputs.total_steps * batch_size / inputs.num_examples

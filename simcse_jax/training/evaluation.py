@@ -67,7 +67,7 @@ class Evaluation(NamedTuple):
 
     @property
     def at_end(self) -> list[Final]:
-        """All that score the best checkpoint at the end."""
+        """The evaluators that score the best checkpoint at the end."""
         return [*self.final, *self.extra.values()]
 
     @property
@@ -106,7 +106,7 @@ class Evaluation(NamedTuple):
         return self._replace(development=chooses, final=final)
 
     def missing_in(self, result: Mapping[str, Any]) -> "Evaluation":
-        """What is to be scored: those of `eval.extra` that a result lacks; all if it lacks none of them, or a task.
+        """The evaluators to run: only the `eval.extra` that a result lacks, or all if it lacks a task or nothing.
 
         Args:
           result: of the same model; {} if it has none yet.
@@ -143,7 +143,7 @@ class Evaluation(NamedTuple):
 
 
 def _names(evaluator: Final) -> Iterable[str]:
-    """Of what it scores, in a result."""
+    """The names of an evaluator's scores in a result."""
     return (evaluator.name,) if isinstance(evaluator, sts.Correlation) else evaluator.tasks
 
 
@@ -171,7 +171,7 @@ def read_evaluation(spec: EvaluationSpec, devices: Sequence[jax.Device] | None =
 def _add_retrieval(
     spec: EvaluationSpec, devices: Sequence[jax.Device] | None, evaluation: Evaluation | None
 ) -> Evaluation:
-    """The evaluation with retrieval: its scores at the end, and its choice."""
+    """Adds retrieval to an evaluation: scores at the end and, if asked for, the choice of the checkpoint."""
     fields = spec.retrieval
 
     def read(split: str, measures: Sequence[str]) -> retrieval.Retrieval:
@@ -252,15 +252,15 @@ def read_postprocess(spec: EvaluationSpec) -> postprocess.Postprocess | None:
 
 
 def check_sizes(sizes: Sequence[int], whole: int, evaluation: Evaluation | None) -> tuple[int, ...]:
-    """The sizes below the whole embedding's at which objectives see it; says so if they never see the whole of it.
+    """The truncated sizes that are to be scored; prints a note if no objective sees the whole embedding.
 
     Args:
       sizes: those of `matryoshka.dimensions`, the largest first.
-      whole: the embedding's.
+      whole: the size of the embedding.
       evaluation: of the run.
 
     Raises:
-      UserError: for one above it, or too small for a post-processing.
+      UserError: for a size above `whole`, or too small for a post-processing.
     """
     if sizes and sizes[0] > whole:
         raise UserError(f"config.matryoshka.dimensions: {sizes[0]} is more than the embedding's {whole} elements")
@@ -284,9 +284,9 @@ def read_analysis(spec: AnalysisSpec, scored: EvaluationSpec, evaluation: Evalua
     """The sentences on which the last layer is measured during training.
 
     Args:
-      spec: of them.
-      scored: the run's, whose data they are by default.
-      evaluation: what was read by it.
+      spec: which sentences to read.
+      scored: the run's evaluation, whose data are the default.
+      evaluation: the evaluators that were read for it.
 
     Raises:
       UserError: naming the file, or that there are too few sentences.

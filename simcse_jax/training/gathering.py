@@ -1,6 +1,7 @@
 """The parameters of a step, from the parts that the devices keep (`devices.parts`).
 
-All become whole at its beginning; or, by layer, those of a layer when it computes, and words when they are looked up.
+All are gathered at the start of the step; or, by layer, each layer's when it computes, and word embeddings at their
+lookup.
 """
 
 import dataclasses
@@ -32,22 +33,22 @@ from simcse_jax.models.parameters import Params
 from simcse_jax.models.sentence_encoder import Graph
 from simcse_jax.objectives.rows import Batch
 
-LAYER, NUMBER = "encoder.layers.", re.compile(r"\d+")  # in the names of what a layer has
+LAYER, NUMBER = "encoder.layers.", re.compile(r"\d+")  # in the names of a layer's parameters
 
 
 class Placement(NamedTuple):
-    """How devices keep a parameter that is in parts, and how it becomes whole (`models.by_layer.Way`)."""
+    """Where the parts of a split parameter are, and how it is gathered (`models.by_layer.Way`)."""
 
     split: P
-    devices: int  # that have a part each
+    devices: int  # the number of parts
     way: Way
 
     def gather(self, sent: jax.Array, part: jax.Array) -> jax.Array:
-        """The whole array, of what the devices send of their parts."""
+        """The whole array, from what each device sends of its part."""
         return gather_rounded(sent, part, self.split, self.way)
 
     def rows(self, part: jax.Array, numbers: Int[Array, "*tokens"]) -> Float[Array, "*tokens D"]:
-        """Rows of a table: the devices exchange these alone, if that pays."""
+        """Rows of a table; the devices exchange only these where that is cheaper."""
         length = len(part) * (self.devices if self.split and self.split[0] == AXIS else 1)
         if not is_exchange_cheaper(length, self.split, numbers.size, self.devices):
             return jnp.take(self.gather(part, part), numbers, axis=0)
@@ -55,14 +56,14 @@ class Placement(NamedTuple):
 
 
 class Gathering(NamedTuple):
-    """How each parameter comes from the parts, by name."""
+    """How each parameter, by name, is gathered from its parts."""
 
     mesh: Mesh
-    split: dict[str, P]  # how the devices keep it
+    split: dict[str, P]  # how each parameter is split
     sent: dict[str, jnp.dtype]  # the type in which it is gathered
     way: dict[str, Way]
-    tables: tuple[str, ...]  # of which each device gets the rows of its tokens alone
-    late: frozenset[str]  # which become whole where they are read
+    tables: tuple[str, ...]  # each device gathers only the rows of its tokens
+    late: frozenset[str]  # gathered where they are read
     padding: int  # the id of padding, if the encoder asks whether a token is that; otherwise -1
 
     def __call__(self, parts: Mapping[str, jax.Array], batch: Batch) -> tuple[Params, Batch]:
@@ -120,7 +121,7 @@ class ByLayer:
 def make_gathering(
     graph: Graph, params: Params, frozen: Params, mesh: Mesh, tokens: int, by_layer: bool = False
 ) -> tuple[Gathering, Gathering]:
-    """Chooses for each parameter of a step: for those that train, and for those that do not.
+    """Chooses how each parameter of a step is gathered: the trained ones, and the frozen ones.
 
     Args:
       graph: of the encoder.
@@ -130,7 +131,7 @@ def make_gathering(
         the word embeddings than those of the batch's tokens; otherwise 0.
       by_layer: whether a layer's parameters become whole when it computes, and words when they are looked up.
     """
-    # What products alone read is sent in their type: they round it anyway, so this changes no bit of the loss.
+    # What only products read is sent in the products' type. They would round it anyway, so no bit of the loss changes.
     params_of_step = partial.of_step(params, frozen)
     dtype, padding = product_dtype(graph, params_of_step), padding_id(graph, params_of_step)
 
@@ -150,12 +151,12 @@ def make_gathering(
 
 
 def frozen_shardings(frozen: Mapping[str, Any], mesh: Mesh, by_layer: bool) -> dict[str, NamedSharding]:
-    """How the devices keep the parameters that do not train: whole, or by layer in parts like those that do."""
+    """Where frozen parameters are: whole on every device, or by layer in parts like the trained ones."""
     return shardings(frozen, mesh) if by_layer else dict.fromkeys(frozen, replicated(mesh))
 
 
 def cast_to_product_dtype(frozen: Mapping[str, Any], dtype: jnp.dtype) -> dict[str, Any]:
-    """Parameters that do not train, as a step by layer keeps them: in the type of products what these alone read."""
+    """Frozen parameters of a step by layer: those that only products read are cast to the products' type."""
     return {name: value.astype(dtype) if parameters.only_multiplied(name) else value for name, value in frozen.items()}
 
 

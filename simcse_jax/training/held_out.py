@@ -21,7 +21,7 @@ class HeldOutSpec(NamedTuple):
     """The rows that are held out."""
 
     rows: int  # how many
-    data: str  # of which data
+    data: str  # their name
     seed: int
     chooses: bool  # half of them choose the best checkpoint
 

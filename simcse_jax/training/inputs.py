@@ -58,7 +58,7 @@ class Inputs(NamedTuple):
 
     @property
     def template(self) -> Template | None:
-        """Around every sentence."""
+        """The template around every sentence."""
         return self.tokenizer.template
 
     @property
@@ -81,13 +81,13 @@ class Inputs(NamedTuple):
 
 
 def read_start(spec: ModelSpec, max_length: int, training: bool, measured: bool) -> Pretrained:
-    """The model that a run starts from, with the modules that it keeps; prints what of it training leaves out.
+    """The model that a run starts from, with the modules that it keeps; prints which parts training leaves out.
 
     Args:
       spec: of the run's model.
       max_length: of the run's sentences.
       training: whether anything is trained; otherwise the model is scored as it is.
-      measured: whether its last layer is.
+      measured: whether its last layer is measured.
 
     Raises:
       UserError: for a model that cannot be read, or that lacks the layers for all of this.
@@ -287,7 +287,7 @@ def check_post_processing(evaluation: Evaluation | None, size: int, source: str)
 
 
 def check_head(spec: ModelSpec, model: Pretrained) -> None:
-    """Refuses a head that a model does not have which is scored as it is."""
+    """Refuses to score a model with a head that it does not have."""
     if spec.head.scored and not choose_pooler(model, spec.pooler)[1]:
         raise UserError(
             f"config.model.mlp=always: nothing is trained, and {model.name} has no such head of its own; "

@@ -1,4 +1,4 @@
-"""What objectives keep from step to step: the last part of an update, without gradient."""
+"""The state that objectives keep between steps: the last part of an update, without gradient."""
 
 from collections.abc import Callable
 from typing import Any
@@ -47,22 +47,22 @@ def make_keeping(graph: Graph, recipe: Recipe, mesh: Mesh) -> Callable[..., Kept
 
         return in_chunks(embedded, recipe.chunk_size, batch)
 
-    def on_all(params: Params, kept: Kept, *inputs: Any) -> Float[Array, "N V D"]:
+    def encode_global(params: Params, kept: Kept, *inputs: Any) -> Float[Array, "N V D"]:
         """The same for the global batch, from parameters that the devices keep in parts."""
         if mesh.size == 1:
             return encode(params, kept, *inputs)
 
-        def on_each(params: Params, kept: Kept, *inputs: Any) -> Float[Array, "B V D"]:
+        def encode_local(params: Params, kept: Kept, *inputs: Any) -> Float[Array, "B V D"]:
             params, kept = jax.lax.pcast((params, kept), row_axes(mesh), to="varying")
             return encode(params, kept, *inputs)
 
         rows = P(row_axes(mesh))
         specs = (P(), P(), P(), rows, P(), P())
-        return jax.shard_map(on_each, mesh=mesh, in_specs=specs, out_specs=rows)(params, kept, *inputs)
+        return jax.shard_map(encode_local, mesh=mesh, in_specs=specs, out_specs=rows)(params, kept, *inputs)
 
     def keep(state: TrainState, params: Params, batch: Batch, settings: Settings, frozen: Params | None = None) -> Kept:
         with product_precision(recipe):
-            rows = on_all(state.params, state.kept, state.step, batch, settings, frozen) if views else None
+            rows = encode_global(state.params, state.kept, state.step, batch, settings, frozen) if views else None
         kept = {}
         for term, objective in stateful:
             named = objective.state_views(recipe.plan)

@@ -28,7 +28,7 @@ from simcse_jax.training.scoring import ChosenTower, choose
 from simcse_jax.training.setup import Setup
 from simcse_jax.training.speed import Speed, Steps
 
-CHECKED = ("loss", "gradient_norm")  # of each step; all metrics of a log line's
+CHECKED = ("loss", "gradient_norm")  # checked for every step; of a log line all metrics are
 POLL = 2e-4  # seconds between two looks at a batch that is not read yet
 
 
@@ -151,7 +151,7 @@ class Training:
 
     @property
     def loss(self) -> jax.Array:
-        """That of the update dispatched last; still being computed."""
+        """The loss of the latest update, which may still be running."""
         return self.pending[-1][1]["loss"]
 
     def log(self, number: int) -> None:
@@ -200,7 +200,7 @@ class Training:
         self.speed.skip(time.perf_counter() - started)
 
     def measure(self, number: int, state: TrainState, due: Due, preempted: bool) -> tuple[dict[str, Any], int]:
-        """Measures and scores the model; its scores, and the encoder that has them.
+        """Measures and scores the model; returns its scores and which encoder has them.
 
         Raises:
           NotFinite: when embeddings are not finite; the loss misses the parameters after the last update.

@@ -1,7 +1,7 @@
 """The loss of a batch and its gradient: the `shard_map` of a step is here and nowhere else.
 
-In the order of a batch: encode views in chunks, project them, a second pass over tokens in chunks, sum. What is
-encoded, and what is summed, the objectives say.
+In the order of a batch: encode views in chunks, project them, a second pass over tokens in chunks, sum. The
+objectives say what is encoded and what is summed.
 """
 
 import contextlib
@@ -43,7 +43,7 @@ Gradient = Callable[..., tuple[Loss, Params]]  # (params, step, batch, settings,
 
 @contextlib.contextmanager
 def product_precision(recipe: Recipe) -> Iterator[None]:
-    """While a step is traced: the precision of its products."""
+    """Sets the precision of products while a step is traced."""
     with jax.default_matmul_precision(recipe.matmul_precision), rounding(recipe.round_products):
         yield
 
@@ -136,7 +136,7 @@ def global_loss(
 
 
 class StepNetworks(NamedTuple):
-    """What a step computes with, whole on this device."""
+    """The networks of a step, whole on this device."""
 
     recipe: Recipe
     params: Params  # everything trained, with copies in the type of products, some as a `Part`
@@ -144,7 +144,7 @@ class StepNetworks(NamedTuple):
     by_name: Mapping[str, Network]  # those that passes over tokens read
 
     def tokens(self, term: Term, rows: Rows, features: Mapping[View, Float[Array, "M B T D"]] | None = None) -> Tokens:
-        """What an objective's pass over tokens is handed."""
+        """The input of an objective's pass over tokens."""
         read = {} if features is None else self.recipe.read_by(term.objective)
         return Tokens(
             rows,
@@ -185,7 +185,7 @@ def with_copies(graph: Graph, params: Params, recipe: Recipe, count: int) -> Par
 
 
 def drop_shift_gradient(graph: Graph, params: Params) -> Params:
-    """The parameters, without the gradient of the bias that the last layer adds to all embeddings, if it does.
+    """The parameters; a bias that the last layer adds to all embeddings gets no gradient.
 
     Where batch norm takes that away again, the gradient is zero. Left to rounding it would be noise, which Adam blows
     up to full steps that differ from machine to machine.
@@ -213,7 +213,7 @@ def sum_over(axes: str | tuple[str, ...] | None, x: Any) -> Any:
 
 
 def first_pass(networks: StepNetworks, rows: Rows) -> tuple[Float[Array, "B V D"] | None, dict[str, Any]]:
-    """The embeddings of all views, None without any, and what the objectives' passes over tokens find, by name."""
+    """The embeddings of all views, None without any, and the results of the objectives' passes over tokens, by name."""
     recipe, views = networks.recipe, None
     features: Mapping[View, Array] = {}
     if recipe.views:
@@ -260,7 +260,7 @@ def second_pass(
     batch: Batch,
     embeddings: Mapping[str, Float[Array, "..."]],
 ) -> Any:
-    """What an objective's pass over tokens after the projector finds, in chunks.
+    """The result of an objective's pass over tokens after the projector, computed in chunks.
 
     Args:
       networks: of the step.
@@ -272,7 +272,7 @@ def second_pass(
     objective, size = term.objective, networks.recipe.chunk_size
     assert isinstance(objective, SecondPassObjective)
 
-    def draw(batch: Batch) -> Any:  # apart, so that the backward pass does not do it again
+    def draw(batch: Batch) -> Any:  # outside the chunks, so that the backward pass does not repeat it
         return objective.drawn(networks.tokens(term, rows_of(batch)))
 
     def find(batch: Batch, drawn: Any, embeddings: dict[str, Float[Array, "B D"]]) -> Any:
@@ -285,7 +285,7 @@ def second_pass(
 
 def select_embeddings(recipe: Recipe, objective: Objective, views: Float[Array, "V B D"] | None) -> dict[str, Array]:
     """An objective's embeddings by its names for their views; {} without any view."""
-    return {} if views is None else recipe.named(objective, lambda view: views[recipe.views.index(view)])
+    return {} if views is None else recipe.map_views(objective, lambda view: views[recipe.views.index(view)])
 
 
 def artificial_rows(seed: Int[AnyArray, ""], step: Int[AnyArray, ""], count: int, size: int) -> Float[Array, "M D"]:
@@ -302,27 +302,27 @@ def make_embedded(
     batch: Batch,
     tokens: Any = None,
 ) -> Embedded:
-    """What an objective sees of a batch: its views, what the data have of them, and what its passes found."""
+    """A batch as an objective sees it: its views, their data, and the results of its passes."""
 
-    def taught(view: View) -> Float[Array, "B E"]:  # the mean where a view is one of several sentences
+    def teacher_rows(view: View) -> Float[Array, "B E"]:  # the mean where a view is one of several sentences
         return jnp.mean(batch["teacher"][:, jnp.array(view.columns)], axis=1)
 
     def present(view: View) -> Bool[Array, " B"]:
         return jnp.asarray(batch["present"])[:, view.column]
 
-    def text(view: View) -> Int[Array, " B"]:  # the mean of several sentences has none, unless they are equal
+    def text_numbers(view: View) -> Int[Array, " B"]:  # the mean of several sentences has none, unless they are equal
         first, *other_columns = (jnp.asarray(batch["text"])[:, column] for column in view.columns)
         return functools.reduce(
-            lambda text, other: jnp.where(text == other, text, MEAN - batch["index"]), other_columns, first
+            lambda number, other: jnp.where(number == other, number, MEAN - batch["index"]), other_columns, first
         )
 
     return dataclasses.replace(
         of_batch,
         views=select_embeddings(recipe, objective, views),
         tokens=tokens,
-        teacher=recipe.named(objective, taught) if "teacher" in batch else None,
-        present=recipe.named(objective, present) if "present" in batch else None,
-        texts=recipe.named(objective, text) if "text" in batch else None,
+        teacher=recipe.map_views(objective, teacher_rows) if "teacher" in batch else None,
+        present=recipe.map_views(objective, present) if "present" in batch else None,
+        texts=recipe.map_views(objective, text_numbers) if "text" in batch else None,
     )
 
 

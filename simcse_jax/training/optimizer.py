@@ -19,7 +19,7 @@ RMSPROP_SQUARE = 0.9  # ρ
 
 
 class Optimization(NamedTuple):
-    """What an update is compiled for; its numbers are settings."""
+    """The choices that an update is compiled for; its numbers are settings."""
 
     optimizer: str = "adamw"
     bias_correction: bool = True  # of AdamW's means

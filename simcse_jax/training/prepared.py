@@ -25,7 +25,7 @@ from simcse_jax.training.data_spec import DataSpec
 
 
 def open_prepared(data: DataSpec, model: Pretrained, tokenizer: Tokenizer) -> dict[str, PreparedCorpus]:
-    """The prepared corpora that `data.train` names, and prints their sizes; none if it names something else.
+    """Opens the prepared corpora that `data.train` names, and prints their sizes; {} if it names other data.
 
     Several are one, whose rows follow one another, unless a batch has rows of one source alone.
 
@@ -63,7 +63,7 @@ def _open(data: DataSpec, name: str, paths: Sequence[Path], model: Pretrained, t
     """The corpus in one folder, or that of several."""
     prepared = Prepared(*paths)
     manifest = prepared.manifest
-    for path in paths:  # each: what two of them share, a third may not
+    for path in paths:  # every one: two may agree where a third differs
         check_corpus_fits(data, read_manifest(path), model, tokenizer, name)
     if not all(same_kind(shard.columns, manifest.columns) for shard in manifest.shards):
         if paths[1:] and not data.mixed:
@@ -111,7 +111,7 @@ def _open(data: DataSpec, name: str, paths: Sequence[Path], model: Pretrained, t
 
 
 def compares_texts(data: DataSpec, prepared: Prepared, name: str) -> bool:
-    """Whether equal texts are to be left out of the negatives; says so where that cannot be, but was not asked for.
+    """Whether equal texts are left out of the negatives; prints a note if they are not, for want of the texts.
 
     Raises:
       UserError: where it was asked for, or batches without equal texts were, and the text was not kept.
@@ -130,7 +130,7 @@ def compares_texts(data: DataSpec, prepared: Prepared, name: str) -> bool:
 
 
 def mix_by_weight(weights: Sequence[float], names: Sequence[str], sizes: Sequence[int]) -> Mixture:
-    """The turns of sources by their weights, in an epoch of as many rows as they have, and prints them.
+    """Shares an epoch of as many rows as the sources have among them by weight, and prints the shares.
 
     Raises:
       UserError: naming a source whose weight gives it no row.

@@ -87,7 +87,7 @@ def _check_repeated(length: int, longer: int, model: Pretrained) -> None:
 def _check_template(data: DataSpec, model: Pretrained, tokenizer: Tokenizer) -> None:
     """Refuses lengths that leave no room for a sentence in its template, or none for a longer one of positives.
 
-    And positives with repeated tokens, which would be the template's too.
+    Also refuses positives with repeated tokens, since the template's would be repeated too.
     """
     template, other = tokenizer.template, data.positive_template
     if template is None:
@@ -190,7 +190,7 @@ def _say_kinds(data: str, names: Sequence[str], kinds: list[str], examples: Exam
 
 
 def check_drawn(subsample: int, names: Sequence[str], sizes: Sequence[int]) -> None:
-    """Refuses a subsample without any row of a source that is to have its turns.
+    """Refuses a subsample that leaves a source without rows.
 
     Raises:
       UserError: naming the source.

@@ -55,7 +55,7 @@ class Recipe(NamedTuple):
 
     @property
     def reads_words(self) -> bool:
-        """Whether anything but the encoder sees the ids of tokens, which must be those of words then.
+        """Whether anything but the encoder reads token ids, which must then be those of the vocabulary.
 
         A language model's head scores all words, a generator, a change and a template may write words that are not in
         the batch, mask tokens are known by their id, and an objective from outside looks at what it likes.
@@ -99,8 +99,8 @@ class Recipe(NamedTuple):
         """All views whose tokens' features an objective reads."""
         return [view for term in self.objectives for view in self.read_by(term.objective).values()]
 
-    def named(self, objective: Objective, of: Callable[[View], Array]) -> dict[str, Array]:
-        """Something of each view by the objective's names for them; of several under one name a stack."""
+    def map_views(self, objective: Objective, of: Callable[[View], Array]) -> dict[str, Array]:
+        """Maps `of` over views, by the objective's names; results for several views under one name are stacked."""
         by_name: dict[str, Array] = {}
         for name, view in objective.views(self.plan).items():
             if isinstance(view, View):

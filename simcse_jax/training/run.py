@@ -112,7 +112,7 @@ def train_and_evaluate(
 
 
 def read(config: Section, folder: Workdir | None = None) -> Inputs:
-    """Everything that a run reads before it starts, checked, with what people should know of its config.
+    """Reads and checks everything that a run needs before it starts, and prints notes on its config.
 
     `folder` is the run's; None where nothing is to be written.
 
@@ -144,7 +144,7 @@ def sources(config: Section) -> dict[str, str]:
 
 
 def read_inputs(config: Section) -> Inputs:
-    """Everything a run reads before it starts, checked.
+    """Reads and checks everything that a run needs before it starts.
 
     Raises:
       UserError: in one line, for anything that is wrong.

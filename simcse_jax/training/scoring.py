@@ -1,4 +1,4 @@
-"""What evaluators say of a run's model between the steps: by which of its encoders, and its scores."""
+"""Scores a run's model between steps, and chooses which of two encoders stands for it."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -40,7 +40,7 @@ class ChosenTower(NamedTuple):
 
 
 def choose(setup: Setup, params: Params, score: bool) -> ChosenTower:
-    """Of two encoders the one with the better score; without scores, and with equal ones, the anchors'.
+    """Chooses the encoder with the better score; the anchors' encoder if scores are equal or missing.
 
     Args:
       setup: the run's.

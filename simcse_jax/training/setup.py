@@ -89,12 +89,12 @@ class Setup:
 
     @property
     def judge(self) -> Embedder:
-        """As `embed`, with the pooler of the scores that choose a checkpoint."""
+        """`embed` with the pooler by which checkpoints are chosen."""
         return dataclasses.replace(self.embed, pooler=self.spec.choosing_pooler)
 
     @property
     def recipe(self) -> Recipe:
-        """That of the first source."""
+        """The recipe of the first source."""
         return self.recipes[0]
 
     @property
@@ -470,7 +470,7 @@ def check_columns(config: Section, num_columns: int, fewest: int, *, data: str =
 
 
 def _check_views_differ(config: Section) -> None:
-    """Refuses masks that are meant to make a sentence's two views differ, and drop nothing."""
+    """Refuses masks that drop nothing where a sentence's two views differ in their masks alone."""
     views, model = config.views, config.model
     paired = needing(config.objective, "compares_views")
     rates = [model.dropout, model.attention_dropout, views.positive_dropout, model.lora.rank and model.lora.dropout]

@@ -123,7 +123,7 @@ def _encode(field: str, name: str, teacher: Embedder, sentences: list[str]) -> n
 
 
 def _key(teacher: Embedder, sentences: list[str]) -> str:
-    """What the embeddings depend on."""
+    """A hash of all that the embeddings depend on."""
     arrays = [np.asarray(value) for _, value in sorted(teacher.params.items())]
     architecture = parameters.merge(teacher.graph, parameters.sentence_encoder(teacher.params)).encoder.config
     about = (architecture, teacher.pooler, teacher.use_head, teacher.max_length, teacher.normalize, teacher.prompt)
@@ -149,7 +149,7 @@ def _write(file: Path, embeddings: np.ndarray) -> None:
 
 
 def _digest(content: np.ndarray) -> bytes:
-    """What a file ends with, where NumPy does not look: a damaged one would train another model."""
+    """The checksum after a file's array, which NumPy does not read: a damaged file would train another model."""
     return sha256(content).encode()
 
 

@@ -1,11 +1,11 @@
-"""The recipe `tune`: what suits a model and data of one's own.
+"""The recipe `tune`: fields that suit the user's model and data.
 
     n rows of           batch                 steps                              learning rate
     pairs and more      16 to 128, n / 32     5 epochs of few rows, 1 of many    2e-5
     sentences           64                    1 epoch, at most 4,000 steps       1e-5
 
-Ten evaluations, or of 500 steps or fewer the end alone. Of data with pairs, a tenth is held out, but at least 100 rows
-if these are not more than 30%, and at most 2,000.
+A run has ten evaluations, or with 500 steps or fewer only that of the end. Of data with pairs, a tenth is held out, but
+at least 100 rows if these are not more than 30%, and at most 2,000.
 """
 
 import warnings
@@ -63,7 +63,7 @@ FEW, MANY = 100, 2000  # rows held out, at least and at most
 
 
 class DataSummary(NamedTuple):
-    """What the data are."""
+    """What was found in the training data."""
 
     rows: int
     width: int  # sentences of a row: 1 for sentences, 2 for pairs, more with hard negatives
@@ -78,7 +78,7 @@ class DataSummary(NamedTuple):
 
     @property
     def kind(self) -> str:
-        """For people."""
+        """The kind of data, for messages."""
         if self.score:
             return "pairs with scores"
         return f"pairs labelled {self.positives}" if self.positives else kind_of(self.width)
@@ -97,11 +97,11 @@ def complete(config: config_dict.ConfigDict, user_fields: AbstractSet[str]) -> N
     for field, short in {"data.train": ("data", "FILE"), "model.init_from": ("model", "NAME")}.items():
         if flatten(config)[field]:
             continue
-        if "sweep" in config:  # whose rows may name it, too late for what follows from it
+        if "sweep" in config:  # its rows may set it, too late for the fields that follow from it
             raise UserError(
                 f"config.{field} is empty, and other fields of the rows follow from it; give {option(*short)}"
             )
-        return  # as the checks will say
+        return  # the checks report it
     for name in user_fields & FIELDS.keys():
         check_field(f"config.{name}", flatten(config)[name], FIELDS[name])
     processes.initialize(config.parallel.processes, config.parallel.process_id, config.parallel.coordinator)
@@ -147,7 +147,7 @@ def complete(config: config_dict.ConfigDict, user_fields: AbstractSet[str]) -> N
 
 
 def model_fields(model: Pretrained, data: DataSummary) -> dict[str, Any]:
-    """The fields by which the trained model is what the model was.
+    """The fields by which the trained model embeds as the start model does.
 
     Raises:
       UserError: for a model with parts that training would leave out.
@@ -172,7 +172,7 @@ def _quoted(text: str) -> str:
 
 
 def data_fields(data: DataSummary, objectives: Mapping[str, Any]) -> dict[str, Any]:
-    """The objective that the data allow beside those that are trained already, and how the data are read."""
+    """The fields of the objective that suits the data, and of how they are read."""
     chosen = "cosent" if data.score else "info_nce"
     values: dict[str, Any] = {"data.positives": data.positives}
     if data.score:

@@ -164,7 +164,7 @@ class CorpusPlan:
 
     @property
     def limits(self) -> dict[str, float]:
-        """Where it ends: the rows that one device or host searches, how many that takes, and the time of a query."""
+        """Limits of search: rows of a device or host, how many of these the corpus takes, and the time of a query."""
         its, row, chip = self.assumed, self.encoder.hidden_size * 4, self.training.chip
         on_chip, on_host = 0.75 * chip.hbm / row, 0.75 * its["memory"] / row
         return {

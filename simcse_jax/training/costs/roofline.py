@@ -98,7 +98,7 @@ class Report:
         return times
 
     def _seconds_of_links(self) -> float:
-        """What is exchanged along some axes of a torus uses their links alone, whatever is sent along the others."""
+        """Seconds of the busiest links: an exchange along some axes of a torus uses the links of these alone."""
         chip = self.chip
         times = [self.bytes_sent / chip.link_bandwidth]
         for count in range(1, chip.axes):

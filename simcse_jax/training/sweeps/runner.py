@@ -48,7 +48,7 @@ class SweepRun(NamedTuple):
 
     @property
     def name(self) -> str:
-        """For people."""
+        """The name of the run in messages."""
         return f"{self.variant} (seed {self.seed})"
 
     def is_done(self) -> bool:
@@ -166,7 +166,7 @@ def check_measured(config: Section, metric: str, where: str) -> None:
 
 
 def _suggest_metrics(config: Section) -> str:
-    """A column that a run fills."""
+    """A metric that the run has."""
     return AFTER if config.eval.against_start else chosen_by(config)
 
 
@@ -328,7 +328,7 @@ def check_same_data(runs: Sequence[SweepRun]) -> None:
     for run in runs:
         folder = Workdir(run.workdir)
         for field, contents in folder.read_run()["sha256"].items() if folder.exists else ():
-            other, first = seen.setdefault((field, *_named_by(run, field)), (run, contents))
+            other, first = seen.setdefault((field, *_source_values(run, field)), (run, contents))
             if first != contents:
                 named = "data.held_out" if _is_held_out(run, field) else field
                 raise UserError(
@@ -342,7 +342,7 @@ def _is_held_out(run: SweepRun, field: str) -> bool:
     return bool(run.config.data.held_out) and field in ("eval.data", "eval.retrieval.data")
 
 
-def _named_by(run: SweepRun, field: str) -> tuple[Any, ...]:
+def _source_values(run: SweepRun, field: str) -> tuple[Any, ...]:
     """The values of a config that decide which contents a field has."""
     config = run.config
     if _is_held_out(run, field):

@@ -21,7 +21,7 @@ TEST_PROTOCOLS, DEVELOPMENT_PROTOCOLS = ("pytorch",), ("pytorch", "pytorch_fast"
 
 
 class SweepScores(NamedTuple):
-    """Those of the finished runs."""
+    """The scores of the finished runs."""
 
     by_run: dict[str, dict[int, dict[str, float]]]  # variant → seed → metric → value
     absent: dict[str, tuple[str, ...]]  # average → its tasks that it is without; averages of all tasks are left out
@@ -64,7 +64,7 @@ def read_scores(runs: Sequence[SweepRun]) -> SweepScores:
 def _training_scores(
     config: Section, lines: Sequence[Mapping[str, Any]], result: Mapping[str, Any]
 ) -> dict[str, float]:
-    """What the run's course says: the lines of its `metrics.jsonl`."""
+    """The scores recorded during training, from the lines of `metrics.jsonl`."""
     scored_step = result.get(run_files.BEST_STEP)  # not the best one where that checkpoint was damaged
     # Step 0 is a candidate for the best checkpoint only where the start was kept, or there is nothing else.
     scored = [line for line in lines if line["step"] or scored_step == 0 or not trains(config)]
@@ -90,7 +90,7 @@ def _training_scores(
 
 
 def _task_scores(config: Section, result: Mapping[str, Any]) -> dict[str, float]:
-    """Each test task's figures; versions before some of them were added have fewer."""
+    """Each test task's figures."""
     scores: dict[str, float] = {}
     for task in TASKS if scores_tests(config) else ():
         for aggregation in AGGREGATIONS:
@@ -110,7 +110,7 @@ def _task_scores(config: Section, result: Mapping[str, Any]) -> dict[str, float]
 
 
 def comparable(variant: Variant, config: Section, absent: Mapping[str, Sequence[str]] = {}) -> Variant:
-    """The variant with the paper's averages over the tasks of ours, without its values that are measured otherwise.
+    """The variant with only those values of the paper that are measured as ours are, averaged over the same tasks.
 
     Left out are values of other pairs than STS-B's, averages for which the paper lacks a task that is there, and
     transfer tasks in another protocol.

@@ -27,14 +27,14 @@ def markdown(rows: Sequence[TableRow], sweep: Section, notes: Sequence[str] = ()
     Up to three metrics stand in one table. More of them stand in three: our scores, the paper's and the differences.
     """
     if len(sweep.metrics) <= MOST_TOGETHER:
-        tables = [_together(rows, sweep)]
+        tables = [_joint_table(rows, sweep)]
     else:
-        tables = [_ours(rows, sweep), _papers(rows, sweep), _differences(rows, sweep)]
+        tables = [_our_table(rows, sweep), _paper_table(rows, sweep), _differences(rows, sweep)]
     parts = [f"# {sweep.title}", f"{sweep.source}.", findings(rows, sweep), *tables, _legend(rows, sweep), *notes]
     return "\n\n".join(filter(None, parts)) + "\n"
 
 
-def _together(rows: Sequence[TableRow], sweep: Section) -> str:
+def _joint_table(rows: Sequence[TableRow], sweep: Section) -> str:
     """Each metric's mean, the paper's value, the difference and its p, next to each other."""
     several = len({row.baseline for row in rows if not row.quoted}) > 1
     header, lines = ["variant", *(["baseline"] if several else [])], []
@@ -59,7 +59,7 @@ def _together(rows: Sequence[TableRow], sweep: Section) -> str:
     return _table(header, lines, 2 if several else 1)
 
 
-def _ours(rows: Sequence[TableRow], sweep: Section) -> str:
+def _our_table(rows: Sequence[TableRow], sweep: Section) -> str:
     """The means of all metrics; `n` is the number of seeds, and stands in a cell again if it has fewer."""
     lines = []
     for row in rows:
@@ -74,7 +74,7 @@ def _ours(rows: Sequence[TableRow], sweep: Section) -> str:
     return _titled("Ours", header, lines)
 
 
-def _papers(rows: Sequence[TableRow], sweep: Section) -> str:
+def _paper_table(rows: Sequence[TableRow], sweep: Section) -> str:
     """The paper's values of the rows that have some."""
     lines = [
         [
