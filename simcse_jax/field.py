@@ -74,7 +74,7 @@ def one_of(names: Iterable[str]) -> Rule:
     return rule(f"one of {', '.join(choices)}", lambda value: value in choices)
 
 
-def one_of_two(names: Iterable[str]) -> Rule:
+def either(names: Iterable[str]) -> Rule:
     """One of two names."""
     choices = tuple(names)
     return rule(" or ".join(choices), lambda value: value in choices)
@@ -191,4 +191,4 @@ def explain(choices: Mapping[str, str]) -> str:
 
 def reading(readings: Mapping[str, str]) -> Field:
     """Which of two formulas: what a paper prints, and what its authors' code computes."""
-    return field("paper", f"Which of two formulas. {explain(readings)}.", one_of_two(readings))
+    return field("paper", f"Which of two formulas. {explain(readings)}.", either(readings))

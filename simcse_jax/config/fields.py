@@ -35,6 +35,7 @@ from simcse_jax.field import (
     at_least,
     at_most,
     each_once,
+    either,
     empty_or_named,
     empty_or_one_of,
     explain,
@@ -44,7 +45,6 @@ from simcse_jax.field import (
     nonempty,
     number,
     one_of,
-    one_of_two,
     rule,
 )
 from simcse_jax.host.storage import is_remote, local_path
@@ -135,7 +135,7 @@ FIELDS = {
     "model.convolutions.activation": field(
         "none",
         f"What follows them. {explain(CONVOLUTION_ACTIVATIONS)}.",
-        one_of_two(CONVOLUTION_ACTIVATIONS),
+        either(CONVOLUTION_ACTIVATIONS),
         only="model.convolutions.widths",
     ),
     "model.dropout": number(0.1, "The dropout rate in training.", BELOW_ONE),
@@ -259,7 +259,7 @@ FIELDS = {
     "train.batch_size": field(
         64, "Examples per step, on all devices together.", at_least(2, "the others of a batch are the negatives")
     ),
-    "train.optimizer": field("adamw", f"How gradients become updates. {explain(OPTIMIZERS)}.", one_of_two(OPTIMIZERS)),
+    "train.optimizer": field("adamw", f"How gradients become updates. {explain(OPTIMIZERS)}.", either(OPTIMIZERS)),
     "train.learning_rate": number(3e-5, "The learning rate, the largest of the schedule.", above(0)),
     "train.schedule": field("linear", f"How the learning rate changes. {explain(SCHEDULES)}.", one_of(SCHEDULES)),
     "train.warmup": number(
@@ -344,7 +344,7 @@ FIELDS = {
         "anchor",
         "Of two encoders (model.dual_encoder), the one that is scored and kept. anchor: that of the anchors; better: "
         "both are scored, and the better one is the model at each step.",
-        one_of_two(("anchor", "better")),
+        either(("anchor", "better")),
         only=lambda config: config.model.dual_encoder and (config.eval.development == RETRIEVAL or config.eval.data),
     ),
     "eval.tasks": field(

@@ -13,12 +13,12 @@ from simcse_jax.field import (
     Field,
     at_least,
     at_most,
+    either,
     explain,
     field,
     list_of,
     number,
     one_of,
-    one_of_two,
     rule,
 )
 from simcse_jax.objectives.objective import ELEMENTS, SCORES, Objective
@@ -182,7 +182,7 @@ LOSS_FIELDS = {
     "views.repetition_reading": field(
         "paper",
         f"How many of N tokens are repeated, for repeated. {explain(REPETITIONS)}.",
-        one_of_two(REPETITIONS),
+        either(REPETITIONS),
         only=f"views.positive_change={REPEATED}",
     ),
     "views.positive_template": field(
@@ -214,7 +214,7 @@ LOSS_FIELDS = {
         "plain", f"The batch norm after the last layer. {explain(NORMS)}.", one_of(NORMS), only=_projects
     ),
     "projector.statistics": field(
-        "together", f"Batch norm's mean and variance. {explain(STATISTICS)}.", one_of_two(STATISTICS), only=_projects
+        "together", f"Batch norm's mean and variance. {explain(STATISTICS)}.", either(STATISTICS), only=_projects
     ),
     "projector.objectives": field((), "The objectives that see projected embeddings.", only=_projects),
     **fields_of_objectives(_objectives(teacher=False)),

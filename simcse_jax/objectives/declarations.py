@@ -14,11 +14,11 @@ from simcse_jax.field import (
     above,
     at_least,
     at_most,
+    either,
     explain,
     field,
     number,
     one_of,
-    one_of_two,
     reading,
     rule,
     weight,
@@ -70,7 +70,7 @@ class InfoNCE(Objective):
             at_least(0),
             only=lambda config: config.objective.info_nce.negatives != "positives",
         ),
-        "similarity": field("cosine", "The similarity of two embeddings.", one_of_two(MEASURES)),
+        "similarity": field("cosine", "The similarity of two embeddings.", either(MEASURES)),
         "symmetric": field(False, "Also find the anchor of each positive."),
         "negatives": field(
             "other", f"Which sentences of the other examples are negatives. {explain(NEGATIVES)}.", one_of(NEGATIVES)
@@ -324,7 +324,7 @@ class ReplacedTokenDetection(SecondPassObjective):
             "The share of tokens that are masked before the generator reads a sentence.",
             rule("above 0 and at most 1", lambda rate: 0 < rate <= 1),
         ),
-        "reading": field("released", f"What is replaced. {explain(REPLACEMENTS)}.", one_of_two(REPLACEMENTS)),
+        "reading": field("released", f"What is replaced. {explain(REPLACEMENTS)}.", either(REPLACEMENTS)),
     }
 
     def check(self, fields: Any, values: Mapping[str, Any], active: Sequence[Objective]) -> None:
@@ -406,7 +406,7 @@ class MarginMSE(Objective):
     hard_negatives = True
     fields: ClassVar = {
         "weight": weight(),
-        "similarity": field("dot", "The similarity of two embeddings, in both.", one_of_two(MEASURES)),
+        "similarity": field("dot", "The similarity of two embeddings, in both.", either(MEASURES)),
     }
 
 
@@ -423,7 +423,7 @@ class DistillKL(Objective):
         "teacher_temperature": number(
             0.0, "Divides the teacher's similarities or scores in its place; 0.0: temperature does.", at_least(0)
         ),
-        "similarity": field("dot", "The similarity of two embeddings, in both.", one_of_two(MEASURES)),
+        "similarity": field("dot", "The similarity of two embeddings, in both.", either(MEASURES)),
     }
 
 
@@ -440,7 +440,7 @@ class GIST(Objective):
         "margin": number(
             0.0, "How much less similar than the positive a negative must be to the teacher.", at_least(0)
         ),
-        "margin_kind": field("absolute", f"What the margin is. {explain(MARGINS)}.", one_of_two(MARGINS)),
+        "margin_kind": field("absolute", f"What the margin is. {explain(MARGINS)}.", either(MARGINS)),
         "contrast_anchors": field(True, "Other anchors are negatives of an anchor, too."),
         "contrast_positives": field(True, "Other positives are negatives of a positive, too."),
     }
@@ -456,7 +456,7 @@ class RankingDistillation(Objective):
     compares_views = False  # equal views have a list to learn, too
     fields: ClassVar = {
         "weight": weight(),
-        "method": field("listmle", f"Which loss of a list. {explain(LIST_LOSSES)}.", one_of_two(LIST_LOSSES)),
+        "method": field("listmle", f"Which loss of a list. {explain(LIST_LOSSES)}.", either(LIST_LOSSES)),
         "temperature": number(0.05, "Divides similarities.", above(0)),
         "teacher_temperature": number(
             0.025,
@@ -474,26 +474,6 @@ class RankingDistillation(Objective):
     }
 
 
-DECLARATIONS: tuple[type[Objective], ...] = (
-    InfoNCE,
-    OffDropout,
-    DimensionWise,
-    MomentumContrast,
-    BarlowTwins,
-    ContrastiveTension,
-    SelfContrastive,
-    JensenShannon,
-    BidirectionalMargin,
-    RankingConsistency,
-    MaskedLM,
-    ReplacedTokenDetection,
-    SoftmaxNLI,
-    CoSENT,
-    AnglE,
-    CosineMSE,
-    EmbeddingMSE,
-    MarginMSE,
-    DistillKL,
-    GIST,
-    RankingDistillation,
+DECLARATIONS: tuple[type[Objective], ...] = tuple(
+    kind for kind in globals().values() if isinstance(kind, type) and kind.__module__ == __name__
 )

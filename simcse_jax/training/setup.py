@@ -66,6 +66,9 @@ NOTHING = Corpus(np.zeros((0, 1, 1), np.int32), np.zeros((0, 1, 1), np.int8))  #
 # Numbers of the step whose last part would not say what they are.
 RENAMED = {"model.lora.dropout": "lora_dropout", "matryoshka.weights": "size_weights"}
 
+# Fields of `config.data` that `DataSpec` has as they are.
+AS_IN_DATA = "train", "max_length", "positives", "subsample", "mixed", "local_cache", "equal_texts"
+
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Setup:
@@ -166,26 +169,20 @@ def data_spec(config: Config) -> DataSpec:
     scored, taught = needing(objectives, "scores"), needing(objectives, "teacher")
     paired_by, pairing = pairing_of(objectives) or ("", None)
     return DataSpec(
-        train=data.train,
+        **{name: data[name] for name in AS_IN_DATA},
         batch_size=config.train.batch_size,
         seed=config.seed,
-        max_length=data.max_length,
         columns=dict(data.columns),
-        positives=data.positives,
-        subsample=data.subsample,
-        mixed=data.mixed,
         one_source=data.batching == ONE_SOURCE,
         weights=read_weights(data.weights),
         prompts=tuple(map(Prompts, *read_prompts(config))) if any(data.prompts.values()) else (),
         own_lengths=Lengths(**data.lengths),
         spans=Spans(**data.spans) if data.positives == SPANS else None,
         augment=Augmentation(**data.augment) if data.augment.name else None,
-        local_cache=data.local_cache,
         positive_template=views.positive_template,
         repeated=repetition_spec(config),
         keeps_apart=data.no_duplicates and bool(needing(objectives, "contrasts")),
         contrasts=bool(needing(objectives, "contrasts")),
-        equal_texts=data.equal_texts,
         labels=bool(needing(objectives, "labels")),
         scores=score_spec(config),
         ranked_by=next((objective.name for objective in scored if objective.scores == "ranked"), ""),
@@ -223,21 +220,9 @@ def held_out_spec(config: Config) -> HeldOutSpec:
 
 def evaluation_spec(config: Config) -> EvaluationSpec:
     """What scores a run."""
-    fields = config.eval
-    return EvaluationSpec(
-        data=fields.data,
-        development=fields.development,
-        tasks=fields.tasks,
-        transfer=fields.transfer,
-        transfer_protocol=fields.transfer_protocol,
-        extra=fields.extra,
-        postprocess=fields.postprocess,
-        postprocess_data=fields.postprocess_data,
-        postprocess_dimensions=fields.postprocess_dimensions,
-        retrieval=RetrievalSpec(**fields.retrieval),
-        halved=fields.against_start and fields.every > 0,
-        seed=config.seed,
-    )
+    fields, halved = config.eval, config.eval.against_start and config.eval.every > 0
+    same = {field.name: fields[field.name] for field in dataclasses.fields(EvaluationSpec) if field.name in fields}
+    return EvaluationSpec(**same | {"retrieval": RetrievalSpec(**fields.retrieval)}, halved=halved, seed=config.seed)
 
 
 def analysis_spec(config: Config) -> AnalysisSpec:
@@ -417,9 +402,7 @@ def make_recipe(
         matmul_precision=config.train.matmul_precision,
         round_products=config.train.round_products,
         masking=masking if networks or needing(config.objective, "masks_tokens") else None,
-        optimization=Optimization(
-            config.train.optimizer, config.train.bias_correction, config.train.schedule, config.train.mu_dtype
-        ),
+        optimization=Optimization(*(config.train[name] for name in Optimization._fields)),
         projector=spec.projector,
         networks=networks,
         sizes=sizes_of(config),
