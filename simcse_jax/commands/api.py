@@ -10,7 +10,7 @@ from ml_collections import config_dict
 from simcse_jax.choices import pooler_of
 from simcse_jax.commands import sweep as sweeping
 from simcse_jax.config.checks import check_field, validate
-from simcse_jax.config.fields import defaults_of, fields_of, flatten
+from simcse_jax.config.fields import declared_fields, flatten, make_defaults
 from simcse_jax.config.flags import (
     SHORT,
     field_meant,
@@ -20,7 +20,7 @@ from simcse_jax.config.flags import (
     no_such_field,
 )
 from simcse_jax.config.loss_fields import fields_of_objectives
-from simcse_jax.config.recipes import mistakes_in
+from simcse_jax.config.recipes import report_mistakes
 from simcse_jax.config.sections import Section
 from simcse_jax.data.in_memory import write_examples
 from simcse_jax.errors import UserError
@@ -123,7 +123,7 @@ def train(
         if value is not None and not isinstance(value, str | Path):
             user_fields[field] = _write_data(value, workdir, field, file)
             set_field(config, field, user_fields[field])
-    with mistakes_in(name):
+    with report_mistakes(name):
         complete(config, {*user_fields})
     if isinstance(recipe, str | Path) and is_of_package(str(recipe)):
         leave_out_missing_scores(config, {*user_fields})
@@ -198,7 +198,7 @@ def set_field(config: config_dict.ConfigDict, name: str, value: Any) -> None:
     Raises:
       UserError: when there is no such field, or the value is not of its type or within its bounds.
     """
-    known_fields = fields_of(config)
+    known_fields = declared_fields(config)
     if name not in known_fields:
         raise UserError(f"{name}: {no_such_field(name, flatten(config))}")
     default = known_fields[name].default
@@ -261,7 +261,7 @@ def _weights_of_only(config: config_dict.ConfigDict, objective: Any) -> dict[str
         added = add(type(objective) if not isinstance(objective, type | str) else objective)
         name = added.name
         if name not in config.objective:
-            config.objective[name] = defaults_of(fields_of_objectives([added])).objective[name]
+            config.objective[name] = make_defaults(fields_of_objectives([added])).objective[name]
     return {f"objective.{other}.weight": float(other == name) for other in config.objective}
 
 

@@ -111,7 +111,7 @@ def describe_exit_codes() -> str:
 
 
 @contextlib.contextmanager
-def warnings_in_a_line() -> Iterator[None]:
+def shorten_warnings() -> Iterator[None]:
     """Prints each warning for the user (`UserWarning`) at once as a line on standard error, and each text once."""
     printed: set[str] = set()
 
@@ -153,7 +153,7 @@ def run_command(main: Callable[[], None]) -> NoReturn:
     SIMCSE_JAX_TRACEBACK in the environment it is raised instead.
     """
     token, before = in_command.set(True), warnings.formatwarning
-    warnings.formatwarning = _warning_in_a_line
+    warnings.formatwarning = _short_warning
     streams.prepare()
     try:
         code = _run(main)
@@ -165,7 +165,7 @@ def run_command(main: Callable[[], None]) -> NoReturn:
     sys.exit(code)
 
 
-def _warning_in_a_line(
+def _short_warning(
     message: Warning | str, category: type[Warning], filename: str, lineno: int, line: str | None = None
 ) -> str:
     """A warning for the user without its place in the code, also where it is printed as Python does."""
@@ -184,7 +184,7 @@ def _run(main: Callable[[], None]) -> Any:
         streams.flush()
         return code
     except UserError as error:
-        return _wrong(error.message, error.listed)
+        return _report_mistake(error.message, error.listed)
     except Preempted as stop:
         streams.say(str(stop))
         return PREEMPTED
@@ -195,26 +195,26 @@ def _run(main: Callable[[], None]) -> Any:
         return INTERRUPTED
     except OSError as error:
         if error.errno not in OF_THE_MACHINE:
-            return _unexpected(error)
+            return _report_unexpected(error)
         where = "standard output or a file" if error.filename is None else error.filename  # a write gives no name
-        return _wrong(f"{where}: {error.strerror}")
+        return _report_mistake(f"{where}: {error.strerror}")
     except BaseException as error:  # a panic of a library in Rust is no Exception
-        return _unexpected(error)
+        return _report_unexpected(error)
 
 
-def _wrong(text: str, listed: Sequence[str] = ()) -> int:
-    streams.say("\n".join([f"error: {_in_a_line(text)}", *(f"  {_in_a_line(line)}" for line in listed)]))
+def _report_mistake(text: str, listed: Sequence[str] = ()) -> int:
+    streams.say("\n".join([f"error: {_one_line(text)}", *(f"  {_one_line(line)}" for line in listed)]))
     return WRONG
 
 
-def _in_a_line(text: str) -> str:
+def _one_line(text: str) -> str:
     line = " ".join(text.split())
     if len(line) > LONGEST:  # the mistake stands at the beginning, the remedy at the end
         line = f"{line[: LONGEST // 2]} … {line[-LONGEST // 2 :]}"
     return line
 
 
-def _unexpected(error: BaseException) -> int:
+def _report_unexpected(error: BaseException) -> int:
     """Prints a line about an error that nobody expected, and writes the full report."""
     if os.environ.get("SIMCSE_JAX_TRACEBACK"):
         raise error

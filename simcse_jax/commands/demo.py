@@ -7,7 +7,7 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from simcse_jax.commands.command_line import warnings_in_a_line
+from simcse_jax.commands.command_line import shorten_warnings
 from simcse_jax.commands.verbs import ModelName, Names, Pooler, verb
 from simcse_jax.errors import UserError, reason, require
 from simcse_jax.host.ports import LOCAL, bind, is_local
@@ -72,7 +72,7 @@ def demo(
         encoders[f"{compare}, for comparison"] = SimCSE(compare)
     for shown in encoders.values():
         shown.similarity_fn_name = "cosine"  # what the page says and colours
-    with warnings_in_a_line():
+    with shorten_warnings():
         if index is not None:
             count, sentences = open_index(encoder, index)
         else:

@@ -17,7 +17,7 @@ import numpy as np
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
-from simcse_jax.commands.command_line import say_next, warnings_in_a_line
+from simcse_jax.commands.command_line import say_next, shorten_warnings
 from simcse_jax.commands.verbs import (
     WITH_NO,
     BatchSize,
@@ -263,7 +263,7 @@ def output_of_folder(output: str, model: str, sources: Sequence[str]) -> Folder:
         written = [f"{DOT}{name}" for name in (PLAN, COUNTED, RANGES, MANIFEST)]
         output_folder(output, {"--model": model}, files=["embeddings-*", *written])
     for name in sources:  # which are too many for a comparison with each file of the folder
-        same = name.rpartition("/")[0] == str(folder) if is_remote(name) else _is_in(local_path(name), folder)
+        same = name.rpartition("/")[0] == str(folder) if is_remote(name) else _is_inside(local_path(name), folder)
         if same:
             raise UserError(f"--output {output}: is the folder of --data {name}; choose another")
     if folder.is_dir():
@@ -271,7 +271,7 @@ def output_of_folder(output: str, model: str, sources: Sequence[str]) -> Folder:
     return folder
 
 
-def _is_in(file: Path, folder: Folder) -> bool:
+def _is_inside(file: Path, folder: Folder) -> bool:
     """Whether a file, or what a link points to, lies in a folder."""
     return os.path.dirname(os.path.realpath(file)) == os.path.realpath(folder)
 
@@ -363,7 +363,7 @@ def encode_file(
     embeddings.finish(itertools.islice(sentences.read(first), end - first), first, maker)
     print(f"{output}: {end - first:,} embeddings of {encoder.dimension} elements, {options.output_dtype}")
     report_cut(embeddings.cut, sentences.path, encoder.max_length)
-    with warnings_in_a_line():
+    with shorten_warnings():
         clipped.warn(stacklevel=1)
     return maker
 

@@ -21,7 +21,7 @@ from simcse_jax.choices import (
     TRANSFER,
     USUAL,
 )
-from simcse_jax.commands.command_line import warnings_in_a_line
+from simcse_jax.commands.command_line import shorten_warnings
 from simcse_jax.commands.verbs import (
     MODEL,
     BatchSize,
@@ -179,7 +179,7 @@ def evaluate(
     if wanted.benchmarks:
         from simcse_jax.adapters import mteb
 
-        with warnings_in_a_line():
+        with shorten_warnings():
             evaluators.append(mteb.read(wanted.benchmarks))
     fit_on = processing.read(postprocess, postprocess_data, postprocess_dimensions, data) if postprocess else None
     opened = SimCSE(
@@ -203,7 +203,7 @@ def evaluate(
         if earlier and (difference := describe_differences(earlier, settings)):
             say(f"--baseline {baseline}: was scored with {difference}")
         for size in dimensions or [0]:
-            with doing(postprocess or ""), warnings_in_a_line():
+            with doing(postprocess or ""), shorten_warnings():
                 embed = processing.transformed(encoders(opened, prompt, prompt_name, size or None), fit_on)
                 by_size[size] = score(evaluators, embed, f"{size} elements: " if size else "", say)
             if wanted.folders:

@@ -48,7 +48,7 @@ Say = Callable[[str], None]
 Result = tuple[dict[str, Any], dict[str, Any], dict[str, Any] | None]  # facts, pictures, and what changed for sentences
 
 
-def _grouped(_: Any, tokens: Sequence[cyclopts.Token]) -> list[list[str]]:
+def _group_models(_: Any, tokens: Sequence[cyclopts.Token]) -> list[list[str]]:
     groups: list[list[str]] = []
     for token in tokens:
         if not token.index:  # the option is given again
@@ -59,7 +59,7 @@ def _grouped(_: Any, tokens: Sequence[cyclopts.Token]) -> list[list[str]]:
 
 Panels = Annotated[
     Sequence[str | Sequence[str]],
-    Parameter(consume_multiple=True, converter=_grouped, metavar="NAME[=LABEL]..."),
+    Parameter(consume_multiple=True, converter=_group_models, metavar="NAME[=LABEL]..."),
 ]
 
 
@@ -109,12 +109,12 @@ class Measure(NamedTuple):
 
         row_of: dict[str, np.ndarray] = {}
 
-        def remembered(sentences: Sequence[str]) -> np.ndarray:
+        def encode_and_keep(sentences: Sequence[str]) -> np.ndarray:
             rows = encode(sentences)
             row_of.update(zip(sentences, rows, strict=True))
             return rows
 
-        measured = geometry.measure(remembered, self.pairs, temperature)
+        measured = geometry.measure(encode_and_keep, self.pairs, temperature)
         self.embeddings[label] = np.stack([row_of[text] for text in self.sample.texts])
         return measured
 

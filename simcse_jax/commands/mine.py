@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
-from simcse_jax.commands.command_line import warnings_in_a_line
+from simcse_jax.commands.command_line import shorten_warnings
 from simcse_jax.commands.prepare import name_options, read_columns
 from simcse_jax.commands.verbs import BatchSize, Count, Dtype, ModelName, Pooler, Seed, Texts, TruncateDim, verb
 from simcse_jax.errors import UserError
@@ -120,7 +120,7 @@ def mine(
     inputs = as_inputs("--pairs", pairs) | {"--corpus": corpus, "--model": model, "--judge": judge}
     path = output_file(output, inputs, kinds=PAIR_KINDS, temporary=RESUMED, streamed=False)
     try:
-        with warnings_in_a_line():
+        with shorten_warnings():
             files = PairFiles(pairs, names)
         positives = Positives(files.read())
     except UserError as error:  # about the fields of a config, which are options here
@@ -134,7 +134,7 @@ def mine(
     options["range_max"] = options.pop("range_max")  # the last one: it may follow from others, which are named then
     about = {f"--{name.replace('_', '-')}": value for name, value in options.items()}
     about["--pairs"] = files.fingerprint()
-    with held_next_to(path), warnings_in_a_line():
+    with held_next_to(path), shorten_warnings():
         PartialPairs(path, about, whole=False)  # before models are opened and sentences encoded
         from simcse_jax.bulk.mining.corpus import open_corpus
         from simcse_jax.bulk.mining.judge import open_judge

@@ -16,7 +16,7 @@ from cyclopts import Parameter
 from cyclopts.validators import Number
 
 from simcse_jax.choices import PLACE
-from simcse_jax.commands.command_line import say_next, warnings_in_a_line
+from simcse_jax.commands.command_line import say_next, shorten_warnings
 from simcse_jax.commands.verbs import Count, Counts, Prompts, Seed, Text, Texts, verb
 from simcse_jax.config.loss_fields import is_template
 from simcse_jax.errors import UserError
@@ -139,7 +139,7 @@ def prepare(
         shard_rows=shard_rows,
     )
     try:
-        with warnings_in_a_line():
+        with shorten_warnings():
             manifest = make_corpus(data, folder, tokenizer, vocabulary, preparation)
     except UserError as error:
         raise UserError(name_options(str(error))) from None

@@ -12,7 +12,7 @@ from cyclopts import Parameter
 from cyclopts.validators import Number
 
 from simcse_jax.commands.build_index import build_index
-from simcse_jax.commands.command_line import open_reranker, warnings_in_a_line
+from simcse_jax.commands.command_line import open_reranker, shorten_warnings
 from simcse_jax.commands.verbs import BatchSize, Count, Dtype, ModelName, Pooler, Queries, TruncateDim, verb
 from simcse_jax.errors import UserError
 from simcse_jax.host import streams
@@ -181,7 +181,7 @@ def _answers(
     threshold: float | None,
 ) -> "list[Answer]":
     """Each query with the results of each model."""
-    with warnings_in_a_line():
+    with shorten_warnings():
         if judge is None:
             results = [model.search(queries, top_k, threshold, **options) for model in models]
         else:
@@ -278,7 +278,7 @@ def _check_options(model: "SimCSE", folder: str | None, kept: IndexOptions) -> N
 
 
 def _add(model: "SimCSE", sentences: list[str], kept: IndexOptions) -> None:
-    with warnings_in_a_line():
+    with shorten_warnings():
         if model.index is None and kept.precision is not None:
             model.build_index(sentences, precision=kept.precision, ranges=kept.ranges, show_progress_bar=True)
             return

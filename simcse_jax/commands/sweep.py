@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from simcse_jax.commands.command_line import describe_exit_codes, invocation, warnings_in_a_line
+from simcse_jax.commands.command_line import describe_exit_codes, invocation, shorten_warnings
 from simcse_jax.errors import UserError, require
 from simcse_jax.host.storage import local_path
 
@@ -88,7 +88,7 @@ def run(argv: Sequence[str]) -> Path:
     for _, row_config in variants:
         files = [f"{name}.{kind}" for kind in ("md", "csv", "png", "svg")]
         output_folder(workdir, sources(row_config), files=files, option="--workdir", utf8=True)
-    with held(folder), warnings_in_a_line():
+    with held(folder), shorten_warnings():
         runner.check_same_data(runs)
         problems = runner.run_all(runs) if sweep.run else runner.report_finished(runs, folder)
         command = shlex.join(["simcse-jax", "sweep", *command_argv])
@@ -104,7 +104,12 @@ def run(argv: Sequence[str]) -> Path:
                 sweep,
                 [scores.comparable(*variant, absent) for variant in variants],
                 by_run,
-                notes=[scores.note(absent), f"`{command}`", runner.describe_runs(runs), runner.describe_machines(runs)],
+                notes=[
+                    scores.note_missing_tasks(absent),
+                    f"`{command}`",
+                    runner.describe_runs(runs),
+                    runner.describe_machines(runs),
+                ],
                 headings=scores.headings([config for _, config in variants], absent, measures),
             )
         except UserError as error:  # of a full disk, on which runs fail too

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from simcse_jax.commands.command_line import importing, say_next, warnings_in_a_line
+from simcse_jax.commands.command_line import importing, say_next, shorten_warnings
 from simcse_jax.errors import UserError
 
 DRY = "--dry-run"
@@ -34,9 +34,9 @@ def train(argv: Sequence[str]) -> None:
 
         if profile:
             raise UserError(f"{DRY}: writes nothing; leave --profile out")
-        with warnings_in_a_line():
+        with shorten_warnings():
             return dry_run(config, workdir)
-    with warnings_in_a_line():
+    with shorten_warnings():
         is_first = train_and_evaluate(config, workdir, profile)
     if is_first:
         say_next("export", "--workdir", workdir, "--output", "DIR")

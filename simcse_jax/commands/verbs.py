@@ -184,7 +184,7 @@ def _app(function: Callable[..., Any], name: str) -> App:
     )
     made = App(
         name=name,
-        default_parameter=Parameter(negative="", show_default=_shown, allow_repeating=True),
+        default_parameter=Parameter(negative="", show_default=_format_default, allow_repeating=True),
         version_flags=[],
         config=_check_whole_numbers,
         help_epilogue=describe_exit_codes().replace("\n", "  \n"),  # a line each in Markdown
@@ -208,7 +208,7 @@ def _check_whole_numbers(app: App, commands: tuple[str, ...], arguments: cyclopt
                         raise UserError(f"{argument.name} {token.value[:40]!r}: is not a whole number")
 
 
-def _shown(default: Any) -> Any:
+def _format_default(default: Any) -> Any:
     """A default for the help; None where there is nothing to show."""
     if isinstance(default, tuple):
         default = " ".join(map(str, default))

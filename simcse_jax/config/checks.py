@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from math import isfinite
 
 from simcse_jax.choices import HEADS, LABELS, MASK, MASK_TOKEN, MASKED, POSTPROCESSING, REPEATED, SEVERAL_LAYERS
-from simcse_jax.config.fields import LARGEST, fields_of, flatten, has_scores, trains
+from simcse_jax.config.fields import LARGEST, declared_fields, flatten, has_scores, trains
 from simcse_jax.config.loss_fields import check_matryoshka, check_teacher
 from simcse_jax.config.parallel_fields import check_processes
 from simcse_jax.config.retrieval_fields import check_retrieval
@@ -13,7 +13,7 @@ from simcse_jax.config.source_fields import check_sources
 from simcse_jax.errors import UserError, nearest, no_such
 from simcse_jax.field import Field
 from simcse_jax.objectives.objective import Objective
-from simcse_jax.objectives.registry import OBJECTIVES, needing, trained
+from simcse_jax.objectives.registry import OBJECTIVES, needing, trained_objectives
 
 # Sections that have no effect where nothing is trained.
 OF_TRAINING = ("data.", "objective.", "matryoshka.", "projector.", "teacher.", "views.", "train.")
@@ -28,7 +28,7 @@ def validate(config: Config) -> Section:
     if "sweep" in config:
         raise UserError("config.sweep: this config is a sweep; run it with simcse-jax sweep")
     values = flatten(config)
-    fields = fields_of(config)
+    fields = declared_fields(config)
     _check_names(values, fields)
     for name, field in fields.items():
         check_field(f"config.{name}", values[name], field)
@@ -209,7 +209,7 @@ def _check_spans(config: Config) -> None:
 
 
 def _check_training(config: Config) -> None:
-    active, train = list(trained(config.objective).values()), config.train
+    active, train = list(trained_objectives(config.objective).values()), config.train
     if not active:
         raise UserError("config.objective: every term has weight 0.0, so there is nothing to train")
     values = flatten(config)
@@ -270,7 +270,7 @@ def _check_masked_anchors(config: Config) -> None:
 
 def ineffective(config: Config) -> list[str]:
     """The fields, `NAME=VALUE`, that were set but have no effect with these other fields."""
-    values, fields = flatten(config), fields_of(config)
+    values, fields = flatten(config), declared_fields(config)
     off = {name for name, field in fields.items() if not field.has_effect(config)}
     if not trains(config):
         off |= {name for name in values if name.startswith(OF_TRAINING)} - OF_SCORING

@@ -411,7 +411,7 @@ FIELDS = {
 }
 
 
-def fields_of(config: Config) -> Mapping[str, Field]:
+def declared_fields(config: Config) -> Mapping[str, Field]:
     """The fields of a config: the package's, and those of objectives from outside that it names."""
     objectives = config.get("objective", {})
     if not is_section(objectives):  # the checks refuse it
@@ -431,10 +431,10 @@ def default_config(*objectives: type[Objective] | str) -> config_dict.ConfigDict
 
     `*objectives`: from outside: classes, or names of entry points of other packages (docs/background/architecture.md).
     """
-    return defaults_of(FIELDS | fields_of_objectives([add(objective) for objective in objectives]))
+    return make_defaults(FIELDS | fields_of_objectives([add(objective) for objective in objectives]))
 
 
-def defaults_of(fields: Mapping[str, Field]) -> config_dict.ConfigDict:
+def make_defaults(fields: Mapping[str, Field]) -> config_dict.ConfigDict:
     """A config with the fields' defaults, nested by their dotted names."""
     config = config_dict.ConfigDict()
     for name, declared in fields.items():

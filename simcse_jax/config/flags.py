@@ -14,7 +14,7 @@ from ml_collections import config_dict, config_flags
 
 from simcse_jax.choices import pooler_of
 from simcse_jax.config.fields import FIELDS, flatten
-from simcse_jax.config.recipes import FOLDER, find_recipe, mistakes_in, running
+from simcse_jax.config.recipes import FOLDER, find_recipe, report_mistakes, run_recipe
 from simcse_jax.config.recorded import is_record, recorded_config
 from simcse_jax.errors import UserError, nearest
 from simcse_jax.host.storage import local_path
@@ -61,7 +61,7 @@ def parse_run(argv: Sequence[str], needs_workdir: bool = True) -> tuple[config_d
     """As `parse`; the third value is the folder of `--profile DIR`, not in the config since it changes no result."""
     config, folders = _parse(argv, tuple(FOLDERS), needs_workdir=needs_workdir)
     if is_of_package(split_config(argv)[0]):
-        leave_out_missing_scores(config, _fields_in(argv))
+        leave_out_missing_scores(config, _named_fields(argv))
     return config, folders["workdir"] or "", folders["profile"]
 
 
@@ -104,8 +104,8 @@ def _parse(
     file, variant = find_config(path)
     if file.startswith(f"{FOLDER}/") and not config.get("parallel", {}).get("process_id"):
         print(f"recipe: {file}{variant}", file=sys.stderr, flush=True)  # not a file of the current folder
-    with mistakes_in(path):
-        complete(config, _fields_in(rest))
+    with report_mistakes(path):
+        complete(config, _named_fields(rest))
     return config, {name: values[name].value for name in folders}
 
 
@@ -127,7 +127,7 @@ def leave_out_missing_scores(config: config_dict.ConfigDict, user_fields: Collec
         config.train.patience = 0
 
 
-def _fields_in(argv: Sequence[str]) -> set[str]:
+def _named_fields(argv: Sequence[str]) -> set[str]:
     return {_full_name(arg).lstrip("-").partition("=")[0].removeprefix("config.") for arg in argv}
 
 
@@ -202,7 +202,7 @@ def load_config(path: str) -> Loaded:
     if is_record(path):
         config = recorded_config(path)
         return Loaded(config, flatten(config), _complete_nothing)
-    with running(path) as (module, argument):
+    with run_recipe(path) as (module, argument):
         if not hasattr(module, "get_config"):
             raise UserError(f"--config {path}: has no get_config()")
         config = module.get_config(*argument)

@@ -90,14 +90,14 @@ def _has_teacher_model(config: Any) -> bool:
     return _has_teacher(config) and bool(config.teacher.model)
 
 
-def scored_by_data(config: Any) -> bool:
+def has_data_scores(config: Any) -> bool:
     """Whether the data have a teacher's scores of each anchor's positive and hard negatives: no model is named."""
     return _has_teacher(config) and not config.teacher.model
 
 
 def reads_scores(config: Any) -> bool:
     """Whether a run reads scores in the data, of pairs or of positives and hard negatives."""
-    return bool(needing(config.objective, "scores")) or scored_by_data(config)
+    return bool(needing(config.objective, "scores")) or has_data_scores(config)
 
 
 def _has_truncatable(config: Any) -> bool:
@@ -257,12 +257,12 @@ LOSS_FIELDS = {
 }
 
 
-def sizes_of(config: Config) -> tuple[int, ...]:
+def matryoshka_sizes(config: Config) -> tuple[int, ...]:
     """The sizes, the largest first; none without `matryoshka.dimensions`."""
     return read_dimensions(config.matryoshka.dimensions)
 
 
-def weights_of(config: Config) -> list[float]:
+def matryoshka_weights(config: Config) -> list[float]:
     """The weights of the sizes, in their order."""
     dimensions, weights = config.matryoshka.dimensions, config.matryoshka.weights
     by_size = zip(map(int, dimensions), read_weights(weights) or [1.0] * len(dimensions), strict=True)

@@ -89,7 +89,7 @@ def load_file(file: str | Path) -> ModuleType:
 
 
 @contextlib.contextmanager
-def running(path: str) -> Iterator[tuple[ModuleType, tuple[str, ...]]]:
+def run_recipe(path: str) -> Iterator[tuple[ModuleType, tuple[str, ...]]]:
     """The config file that `--config path` means, and the argument of its functions: none, or that of `FILE:ARGUMENT`.
 
     Raises:
@@ -98,12 +98,12 @@ def running(path: str) -> Iterator[tuple[ModuleType, tuple[str, ...]]]:
     """
     name, colon, argument = path.partition(":")
     file = find_recipe(name)
-    with mistakes_in(path):
+    with report_mistakes(path):
         yield load_file(file), (argument,) if colon else ()
 
 
 @contextlib.contextmanager
-def mistakes_in(path: str) -> Iterator[None]:
+def report_mistakes(path: str) -> Iterator[None]:
     """Raises a `UserError` with the config file's name for all that goes wrong in its functions."""
     try:
         yield
@@ -115,7 +115,7 @@ def mistakes_in(path: str) -> Iterator[None]:
         raise UserError(f"--config {path}: {type(error).__name__}: {reason(error)}") from None
 
 
-def variants_of(module: ModuleType) -> tuple[str, ...]:
+def read_variants(module: ModuleType) -> tuple[str, ...]:
     """The variants of a config file, the default one first; empty if it has none."""
     parameters = inspect.signature(module.get_config).parameters
     if not parameters:
@@ -143,7 +143,7 @@ def list_recipes(folder: Path) -> list[ListedRecipe]:
         try:
             module = load_file(file)
             about = (module.__doc__ or "").strip().partition("\n")[0]
-            recipes.append(ListedRecipe(file, about, variants_of(module)))
+            recipes.append(ListedRecipe(file, about, read_variants(module)))
         except (Exception, SystemExit) as error:  # the file is a program: anything can go wrong in it
             recipes.append(ListedRecipe(file, f"cannot be loaded: {reason(error)}"))
     return recipes

@@ -9,7 +9,7 @@ from simcse_jax.config.sections import Config
 from simcse_jax.errors import UserError
 from simcse_jax.field import either, empty_or_one_of, explain, field, list_of, rule
 from simcse_jax.host.names import split_sources
-from simcse_jax.objectives.registry import needing, pairing_of
+from simcse_jax.objectives.registry import find_pairing, needing
 
 ONE_SOURCE = "one_source"
 BATCHING = {"mixed": "any of them", ONE_SOURCE: "one of them, so negatives in the batch are of the same source"}
@@ -128,7 +128,7 @@ def check_sources(config: Config) -> None:
     name = next((name for name, values in by_source.items() if values and data.positives == SPANS), None)
     if name is not None:
         raise UserError(f"config.{name}: spans are drawn from all documents together; leave it as it is by default")
-    maker = pairing_of(config.objective)
+    maker = find_pairing(config.objective)
     if data.no_duplicates and maker:
         raise UserError(
             f"config.data.no_duplicates: objective.{maker[0]} makes its pairs of all sentences of an epoch, and some "

@@ -45,7 +45,7 @@ def row_axes(mesh: Mesh) -> str | tuple[str, ...]:
     return (COPIES, AXIS) if COPIES in mesh.axis_names else AXIS
 
 
-def replicated(mesh: Mesh) -> NamedSharding:
+def replicated_sharding(mesh: Mesh) -> NamedSharding:
     """The same array on every device."""
     return NamedSharding(mesh, P())
 
@@ -68,13 +68,13 @@ def compile_by_rows(function: Callable[..., jax.Array], sharding: NamedSharding 
     if sharding is None or sharding.mesh.size == 1:
         return jax.jit(function, out_shardings=sharding)
 
-    def of_all(params: Any, *arrays: jax.Array) -> jax.Array:
+    def compute(params: Any, *arrays: jax.Array) -> jax.Array:
         specs = (P(), *[sharding.spec] * len(arrays))
         # Nothing is summed over the devices, so there is nothing to check.
         sharded = jax.shard_map(function, mesh=sharding.mesh, in_specs=specs, out_specs=sharding.spec, check_vma=False)
         return sharded(params, *arrays)
 
-    return jax.jit(of_all, out_shardings=sharding)
+    return jax.jit(compute, out_shardings=sharding)
 
 
 def fetch(array: jax.Array) -> np.ndarray:

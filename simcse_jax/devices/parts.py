@@ -19,7 +19,7 @@ from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 from jaxtyping import Array, Float, Int
 
-from simcse_jax.devices.mesh import AXIS, Way, replicated
+from simcse_jax.devices.mesh import AXIS, Way, replicated_sharding
 
 
 def spec(shape: Sequence[int], devices: int) -> P:
@@ -67,7 +67,7 @@ def replicate_whole(tree: Any, mesh: Mesh) -> Any:
 
 @functools.partial(jax.jit, static_argnums=1)
 def _copy(tree: Any, mesh: Mesh) -> Any:
-    return jax.lax.with_sharding_constraint(tree, replicated(mesh))
+    return jax.lax.with_sharding_constraint(tree, replicated_sharding(mesh))
 
 
 def spread(part: Float[Array, "..."], split: P, mesh: Mesh) -> Float[Array, "..."]:
@@ -119,10 +119,10 @@ def _forward(
 
 
 def _backward(axis: int | None, way: Way, _: None, gradient: Float[Array, "..."]) -> tuple[None, Float[Array, "..."]]:
-    return None, gradient if axis is None else _summed_part(gradient, axis, way)
+    return None, gradient if axis is None else _sum_part(gradient, axis, way)
 
 
-def _summed_part(gradient: Float[Array, "..."], axis: int, way: Way) -> Float[Array, "..."]:
+def _sum_part(gradient: Float[Array, "..."], axis: int, way: Way) -> Float[Array, "..."]:
     """This device's part of the sum over the devices.
 
     The parts come first, those of the first side before those of the next: along another axis, XLA for TPUs sums the

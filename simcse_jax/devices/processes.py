@@ -77,7 +77,7 @@ def gather(text: str) -> list[str]:
 
 
 @contextlib.contextmanager
-def together() -> Iterator[None]:
+def exit_together() -> Iterator[None]:
     """All processes leave the block together: a user's mistake in one process ends them all.
 
     Otherwise the others would wait for the process that has left.

@@ -62,7 +62,7 @@ class JensenShannon(declarations.JensenShannon):
     def tokens(self, tokens: Tokens) -> tuple[Float[Array, "B T D"], Int[Array, "B T"]]:
         """The features of the anchors' tokens, the mean under their masks, and which are tokens."""
         features = jnp.mean(tokens.features["anchor"].astype(jnp.float32), axis=0)
-        _, mask = tokens.rows.read(tokens.plan.of_pair[:1], features.shape[1])
+        _, mask = tokens.rows.read(tokens.plan.pair_columns[:1], features.shape[1])
         return features, mask
 
     def loss(self, embedded: Embedded) -> Float[Array, ""]:

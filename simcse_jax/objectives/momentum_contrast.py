@@ -84,13 +84,13 @@ class MomentumContrast(declarations.MomentumContrast):
         As released it is random, as BERT's weights before pretraining are: the code copies the encoder before the
         pretrained weights are read. It follows the encoder before it encodes anything.
         """
-        slow_params = {name: jnp.array(value) for name, value in params.items() if _copied(name)}
+        slow_params = {name: jnp.array(value) for name, value in params.items() if _is_copied(name)}
         if fields["reading"] == "released":
             slow_params = {
                 name: _random(jax.random.fold_in(key, place), name, value)
                 for place, (name, value) in enumerate(sorted(slow_params.items()))
             }
-            slow_params = _followed(slow_params, params, fields["momentum"])
+            slow_params = _follow(slow_params, params, fields["momentum"])
         queue = jnp.zeros((fields["queue"], encoder.sentence_size), jnp.float32)
         return {**slow_params, QUEUE: queue, FILLED: jnp.zeros((), jnp.int32)}
 
@@ -110,9 +110,9 @@ class MomentumContrast(declarations.MomentumContrast):
     ) -> dict[str, Array]:
         """The batch enters the queue, the oldest leave it, and the momentum encoder follows (equation 5)."""
         size, rows = len(state[QUEUE]), views["anchor"]
-        slow_params = {name: value for name, value in state.items() if _copied(name)}
+        slow_params = {name: value for name, value in state.items() if _is_copied(name)}
         return {
-            **_followed(slow_params, params, fields["momentum"]),
+            **_follow(slow_params, params, fields["momentum"]),
             QUEUE: jnp.concatenate([state[QUEUE], rows])[-size:],
             FILLED: jnp.minimum(state[FILLED] + len(rows), size),
         }
@@ -135,12 +135,12 @@ class MomentumContrast(declarations.MomentumContrast):
         return embedded.mean(losses)
 
 
-def _copied(name: str) -> bool:
+def _is_copied(name: str) -> bool:
     """Whether the momentum encoder has a parameter of its own of this name."""
     return name.startswith(("encoder.", PREFIX))
 
 
-def _followed(slow_params: Mapping[str, Array], params: Mapping[str, AnyArray], momentum: Any) -> dict[str, Array]:
+def _follow(slow_params: Mapping[str, Array], params: Mapping[str, AnyArray], momentum: Any) -> dict[str, Array]:
     """γ · own + (1 − γ) · params."""
     return {name: momentum * value + (1 - momentum) * params[name] for name, value in slow_params.items()}
 

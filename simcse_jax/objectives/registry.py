@@ -87,7 +87,7 @@ def _source(kind: type) -> object:
 SOURCES: dict[type, object] = {}  # of the classes from outside, when they were added
 
 
-def trained(fields: Any) -> dict[str, Objective]:
+def trained_objectives(fields: Any) -> dict[str, Objective]:
     """The objectives whose weight is above 0, by name.
 
     Args:
@@ -96,7 +96,7 @@ def trained(fields: Any) -> dict[str, Objective]:
     return {name: objective for name, objective in OBJECTIVES.items() if name in fields and fields[name]["weight"] > 0}
 
 
-def with_loss(objective: Objective) -> Objective:
+def load_loss(objective: Objective) -> Objective:
     """The objective with its loss, from the module of its name, which imports JAX; a user's own has it already."""
     if objective.name not in BUILT_IN:
         return objective
@@ -104,33 +104,35 @@ def with_loss(objective: Objective) -> Objective:
     return loaded
 
 
-def pairing_of(fields: Any) -> tuple[str, Pairing] | None:
-    """The trained objective that makes its own pairs, and how; None: rows are pairs. `fields` as for `trained`."""
+def find_pairing(fields: Any) -> tuple[str, Pairing] | None:
+    """The trained objective that makes its own pairs, and how; None: rows are pairs."""
     makers = (
-        (name, objective) for name, objective in trained(fields).items() if isinstance(objective, PairingObjective)
+        (name, objective)
+        for name, objective in trained_objectives(fields).items()
+        if isinstance(objective, PairingObjective)
     )
     return next(((name, objective.pairing(fields[name])) for name, objective in makers), None)
 
 
-def temperature_of(fields: Any) -> float | None:
+def find_temperature(fields: Any) -> float | None:
     """The temperature of the first contrastive objective that is trained; None without one.
 
     Args:
-      fields: as for `trained`.
+      fields: as for `trained_objectives`.
     """
-    contrasts = (fields[name] for name, objective in trained(fields).items() if objective.contrasts)
+    contrasts = (fields[name] for name, objective in trained_objectives(fields).items() if objective.contrasts)
     return next((section["temperature"] for section in contrasts if "temperature" in section), None)
 
 
 def needing(fields: Any, need: str) -> list[Objective]:
-    """The trained objectives that need something, an attribute of `Objective`; `fields` as for `trained`."""
-    return [objective for objective in trained(fields).values() if getattr(objective, need)]
+    """The trained objectives that need something, an attribute of `Objective`; `fields` as for `trained_objectives`."""
+    return [objective for objective in trained_objectives(fields).values() if getattr(objective, need)]
 
 
 def has_user_objective(fields: Any) -> bool:
     """Whether a run trains an objective that is not the package's own, whose parameters need not be known here.
 
     Args:
-      fields: as for `trained`.
+      fields: as for `trained_objectives`.
     """
     return any(term["weight"] for name, term in fields.items() if name not in BUILT_IN)

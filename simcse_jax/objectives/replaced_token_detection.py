@@ -76,7 +76,7 @@ class ReplacedTokenDetection(declarations.ReplacedTokenDetection):
         words from its distribution, at the masked positions alone. Each of the P sentences of a row has draws of its
         own.
         """
-        columns, rows, generator = tokens.plan.of_pair, tokens.rows, tokens.networks[GENERATOR]
+        columns, rows, generator = tokens.plan.pair_columns, tokens.rows, tokens.networks[GENERATOR]
         ids, mask = rows.read(columns)
         draws, rate = (REPLACING, REPLACING + 1), tokens.fields["masking_rate"]
         masked, selected = rows.masked(columns, draws, probability=rate)
@@ -107,7 +107,7 @@ class ReplacedTokenDetection(declarations.ReplacedTokenDetection):
         The discriminator, a second encoder, reads the replaced sentence, and the embedding of the original one in the
         place of its first token. So the gradient reaches the sentence encoder through that alone.
         """
-        columns = tokens.plan.of_pair
+        columns = tokens.plan.pair_columns
         ids, mask = tokens.rows.read(columns)
         shown = jnp.moveaxis(drawn, 1, 0).reshape(ids.shape)
         first = jnp.concatenate([embeddings["anchor"], embeddings["positive"]])

@@ -105,8 +105,8 @@ def encode_views(
     """The embeddings of views and, of those in `read`, the last layer under each of their M masks."""
     encoded: dict[tuple[Pass, Draw], Array] = {}
     features: dict[View, Array] = {}
-    for encoder_pass, draws in passes_of(views).items():
-        needed = [view for view in read if view.encoded_in == encoder_pass]
+    for encoder_pass, draws in group_by_pass(views).items():
+        needed = [view for view in read if view.encoder_pass == encoder_pass]
         embeddings, layers = encode_pass(towers, rows, encoder_pass, draws, needed)
         encoded |= {(encoder_pass, draw): embedding for draw, embedding in zip(draws, embeddings, strict=True)}
         features |= layers
@@ -114,12 +114,12 @@ def encode_views(
     return jnp.moveaxis(embeddings, 0, 1), features
 
 
-def passes_of(views: Sequence[View]) -> dict[Pass, list[Draw]]:
+def group_by_pass(views: Sequence[View]) -> dict[Pass, list[Draw]]:
     """The passes that encode views, each with its draws; an encoding that several views need is done once."""
     passes: dict[Pass, dict[Draw, None]] = {}
     for view in views:
         for draw in view.draws:
-            passes.setdefault(view.encoded_in, {})[draw] = None
+            passes.setdefault(view.encoder_pass, {})[draw] = None
     return {encoder_pass: list(draws) for encoder_pass, draws in passes.items()}
 
 
@@ -209,7 +209,7 @@ def embed_template(
 
 def embed_view(rows: Rows, view: View, encoded: Mapping[tuple[Pass, Draw], Float[Array, "B D"]]) -> Float[Array, "B D"]:
     """The mean of a view's encodings, with noise if it is a noisy one."""
-    parts = [encoded[view.encoded_in, draw] for draw in view.draws]
+    parts = [encoded[view.encoder_pass, draw] for draw in view.draws]
     embedding = parts[0] if len(parts) == 1 else jnp.mean(jnp.stack(parts), axis=0)
     if view.noise is None:
         return embedding

@@ -99,7 +99,7 @@ class View(NamedTuple):
         ]
 
     @property
-    def encoded_in(self) -> Pass:
+    def encoder_pass(self) -> Pass:
         """The pass that encodes it."""
         length = 0 if self.change == MASKED else self.length  # masked tokens are drawn for all places
         return Pass(self.tower, bool(self.masks), self.rate, self.change, length, self.removed)
@@ -126,7 +126,7 @@ class Plan(NamedTuple):
     denoising: str = "none"  # of `choices.DENOISING`
 
     @property
-    def of_pair(self) -> tuple[int, int]:
+    def pair_columns(self) -> tuple[int, int]:
         """The columns of the pairs' two sentences, which may be one."""
         return 0, min(1, self.columns - 1)
 

@@ -71,7 +71,7 @@ class Checkpoints:
             multiprocessing_options=_single_process() if read_only else ocp.options.MultiprocessingOptions(),
         )
         self._folder = epath.Path(workdir if is_remote(workdir) else workdir.absolute()) / "checkpoints"
-        with contextlib.nullcontext() if read_only else processes.together():  # each reader reads for itself
+        with contextlib.nullcontext() if read_only else processes.exit_together():  # each reader reads for itself
             if is_remote(self._folder) and not read_only:
                 with self._readable():
                     look_up_bucket(self._folder)
@@ -119,7 +119,7 @@ class Checkpoints:
 
     def wait(self) -> None:
         """Waits for running saves."""
-        with processes.together(), self._writable():
+        with processes.exit_together(), self._writable():
             self._manager.wait_until_finished()
 
     def resume(self, like: TrainState) -> TrainState | None:
@@ -133,10 +133,10 @@ class Checkpoints:
         """
         errors = {}
         for step in reversed(self.steps):
-            with processes.together():
+            with processes.exit_together():
                 self._check_type_of_mean(step, like)
             try:
-                with processes.together():
+                with processes.exit_together():
                     state = self._twice(self.restore, step, like)
             except UserError as error:
                 errors[step] = error
@@ -153,7 +153,7 @@ class Checkpoints:
             best = self.best
             assert best is not None
             try:
-                with processes.together():
+                with processes.exit_together():
                     return best, self._twice(self.restore_params, best, like)
             except UserError as error:
                 if len(self.steps) == 1:
@@ -180,7 +180,7 @@ class Checkpoints:
         return read(*args)
 
     def _set_all_aside(self, errors: dict[int, UserError], instead: str) -> None:
-        with processes.together():  # no process looks again before they are moved
+        with processes.exit_together():  # no process looks again before they are moved
             for damaged, error in errors.items():
                 if processes.is_first():
                     self._set_aside(damaged, f"{error}; {instead}")

@@ -27,7 +27,7 @@ from simcse_jax.models import parameters, partial
 from simcse_jax.models.head import has_head
 from simcse_jax.models.parameters import Params
 from simcse_jax.models.sentence_encoder import build
-from simcse_jax.objectives.registry import has_user_objective, temperature_of
+from simcse_jax.objectives.registry import find_temperature, has_user_objective
 from simcse_jax.runs.loading import load_model, load_workdir, open_checkpoints
 from simcse_jax.runs.run_files import FREE, SINGULAR_VALUES, read_modules
 from simcse_jax.runs.state import add_parts, initial_params, model_spec, read_frozen, split_shapes, starting_adapter
@@ -151,14 +151,14 @@ def checkpoint_encoders(folder: Folder, batch_size: int = 64) -> Iterator[Checkp
     graph, _ = build(config, with_head=has_head(model.params))
     read = (graph, model.params, pooler, use_head, tokenizer, model.max_length, batch_size)
     embed = Embedder(*read, modules=model.config.modules)
-    temperature = temperature_of(run["config"]["objective"])
+    temperature = find_temperature(run["config"]["objective"])
 
-    def kept(step: int, params: Params) -> CheckpointEncoder:
+    def make_encoder(step: int, params: Params) -> CheckpointEncoder:
         return CheckpointEncoder(step, embed.with_params({name: params[name] for name in model.params}), temperature)
 
     is_kept = (folder / "checkpoints" / "0").exists()
     if not is_kept and (start := starting_params(folder, run)) is not None:
-        yield kept(0, start)
+        yield make_encoder(0, start)
     spec = model_spec(run["config"])
     shapes, of_frozen = split_shapes(model.config, spec)
     encoder, frozen = add_parts(model.config, spec), read_frozen(model.folder, run, of_frozen)
@@ -167,7 +167,7 @@ def checkpoint_encoders(folder: Folder, batch_size: int = 64) -> Iterator[Checkp
         for step in kept_steps(folder):
             trained = checkpoints.restore_params(step, shapes, with_own_objective=with_own_objective)
             params = partial.merged(partial.whole(trained, frozen), encoder)
-            yield kept(step, parameters.sentence_encoder(params, checkpoints.tower(step)))
+            yield make_encoder(step, parameters.sentence_encoder(params, checkpoints.tower(step)))
 
 
 def starting_params(folder: Folder, run: dict[str, Any]) -> Params | None:

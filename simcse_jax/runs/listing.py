@@ -93,23 +93,23 @@ def rows(runs: Sequence[RunSummary], root: Path, labels: Mapping[Path, str] = NO
     fields = differing_fields(runs)
     yield ["run", "steps", "", "best", *sets, "test avg.", *before_and_after, *short_names(fields)]
     for number, run in enumerate(runs):
-        name = _named(run.folder, root, labels)
+        name = _folder_label(run.folder, root, labels)
         steps = f"{run.steps:,}" + (f" of {run.planned:,}" if run.planned else "")
         scores = [f"{run.scores[task]:.2f}" if task in run.scores else "" for task in sets]
         average = "" if run.average is None else f"{run.average:.2f}"
         best = "" if run.best is None else f"{run.best:,}"
-        changed = [_shown(values[number]) for values in fields.values()]
+        changed = [_format_value(values[number]) for values in fields.values()]
         compared = [f"{score:.2f}" for score in run.compared] if run.compared else [""] * len(before_and_after)
         yield [name, steps, "done" if run.is_done else "", best, *scores, average, *compared, *changed]
 
 
-def _named(folder: Path, root: Path, labels: Mapping[Path, str]) -> str:
+def _folder_label(folder: Path, root: Path, labels: Mapping[Path, str]) -> str:
     for labelled, label in labels.items():
         if folder.is_relative_to(labelled):
             return str(PurePath(label) / folder.relative_to(labelled))
     return str(folder.relative_to(root)) if folder.is_relative_to(root) else str(folder)
 
 
-def _shown(value: Any) -> str:
+def _format_value(value: Any) -> str:
     text = ",".join(map(str, value)) if isinstance(value, list) else f"{value}"
     return text if len(text) <= WIDEST else f"…{text[1 - WIDEST :]}"

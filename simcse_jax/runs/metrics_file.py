@@ -64,7 +64,7 @@ class Metrics:
         """Adds a line."""
         self.lines.append({"step": step, **values})
         for reporter in self._reporters:
-            reporter.write(step, grouped(values))
+            reporter.write(step, add_groups(values))
         if time.monotonic() > self._written + WRITE_SECONDS:
             with contextlib.suppress(UserError):  # all processes report it before the next checkpoint
                 self.flush()
@@ -80,7 +80,7 @@ class Metrics:
         """Gives the contents of `result.json` to the reporters; empty where nothing is scored."""
         last = max((line["step"] for line in self.lines), default=0)
         for reporter in self._reporters:
-            reporter.finish(result.get(BEST_STEP, last), numbers_in(result, f"{RESULT}/"))
+            reporter.finish(result.get(BEST_STEP, last), flatten_numbers(result, f"{RESULT}/"))
 
     def close(self) -> None:
         """Writes the remaining lines."""
@@ -109,17 +109,17 @@ def _whole_lines(path: Folder) -> list[dict[str, Any]]:
     return lines
 
 
-def grouped(values: Mapping[str, Any]) -> dict[str, float]:
+def add_groups(values: Mapping[str, Any]) -> dict[str, float]:
     """A line of `metrics.jsonl` as GROUP/NAME: what has no group there is in `train`."""
-    return {name if "/" in name else f"{TRAIN}/{name}": value for name, value in numbers_in(values).items()}
+    return {name if "/" in name else f"{TRAIN}/{name}": value for name, value in flatten_numbers(values).items()}
 
 
-def numbers_in(values: Mapping[str, Any], prefix: str = "") -> dict[str, float]:
+def flatten_numbers(values: Mapping[str, Any], prefix: str = "") -> dict[str, float]:
     """The numbers in nested groups, by the names of all groups and their own, with slashes in between."""
     numbers: dict[str, float] = {}
     for name, value in values.items():
         if isinstance(value, Mapping):
-            numbers |= numbers_in(value, f"{prefix}{name}/")
+            numbers |= flatten_numbers(value, f"{prefix}{name}/")
         elif isinstance(value, int | float):
             numbers[prefix + name] = value
     return numbers

@@ -242,7 +242,7 @@ def snippets(name: str, revision: str | None, model: Pretrained) -> list[str]:
             f"model = SentenceTransformer({arguments})",
             f"embeddings = model.encode(sentences{only})",
         ],
-        **({"transformers": _with_transformers(arguments, model)} if in_transformers else {}),
+        **({"transformers": _transformers_lines(arguments, model)} if in_transformers else {}),
         "simcse_jax": [
             "from simcse_jax import SimCSE",
             "",
@@ -254,7 +254,7 @@ def snippets(name: str, revision: str | None, model: Pretrained) -> list[str]:
     return ["\n".join([f"With {title}:", "", "```python", *lines, "```"]) for title, lines in code.items()]
 
 
-def _with_transformers(arguments: str, model: Pretrained) -> list[str]:
+def _transformers_lines(arguments: str, model: Pretrained) -> list[str]:
     """Lines of code; `arguments` are the name and perhaps the revision."""
     assert model.pooler is not None
     pooler, max_length = model.pooler, model.max_length

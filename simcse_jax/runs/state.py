@@ -33,7 +33,7 @@ from simcse_jax.models.parameters import Arrays, Params
 from simcse_jax.models.projector import Projector, fresh_projector
 from simcse_jax.models.sentence_encoder import build
 from simcse_jax.objectives.objective import Parameters, StatefulObjective
-from simcse_jax.objectives.registry import trained, with_loss
+from simcse_jax.objectives.registry import load_loss, trained_objectives
 from simcse_jax.objectives.rows import Kept
 
 FROZEN_FILE = "frozen.safetensors"  # in a run's folder `model/`
@@ -103,7 +103,7 @@ def model_spec(config: Mapping[str, Any]) -> ModelSpec:
         frozen_layers=freeze["layers"],
         projector=Projector(tuple(widths.split(",")), *norms) if widths else None,
         projected=tuple(projector["objectives"]),
-        objectives={name: dict(config["objective"][name]) for name in trained(config["objective"])},
+        objectives={name: dict(config["objective"][name]) for name in trained_objectives(config["objective"])},
         seed=config["seed"],
     )
 
@@ -126,7 +126,7 @@ CONVOLUTION_STREAM, LORA_STREAM, STATE_STREAM = 0x636F6E76, 0x6C6F7261, 0x737461
 def add_parts(encoder: EncoderConfig, spec: ModelSpec) -> EncoderConfig:
     """The encoder with what a run adds to it, and with the part of it that trains."""
     encoder = dataclasses.replace(encoder, attention_kernels=spec.attention_kernels, convolutions=spec.convolutions)
-    return dataclasses.replace(encoder, partial=partial_of(spec, encoder))
+    return dataclasses.replace(encoder, partial=make_partial(spec, encoder))
 
 
 def split_shapes(encoder: EncoderConfig, spec: ModelSpec) -> tuple[Shapes, Shapes]:
@@ -138,8 +138,8 @@ def split_shapes(encoder: EncoderConfig, spec: ModelSpec) -> tuple[Shapes, Shape
         shapes |= {parameters.SECOND + name: value for name, value in first.items()}
     if projector := spec.projector:
         shapes |= jax.eval_shape(lambda: _fresh_projector(projector, encoder, 0))
-    for objective in trained(spec.objectives).values():
-        if declared := with_loss(objective).parameters:
+    for objective in trained_objectives(spec.objectives).values():
+        if declared := load_loss(objective).parameters:
             shapes |= _shapes(declared, encoder) | {
                 declared.copy_of_encoder + name: first[name] for name in _copied_names(declared, first)
             }
@@ -179,8 +179,8 @@ def initial_params(
         processes.say(f"{model.name}: its own head is trained further")
     if spec.projector:
         params |= _fresh_projector(spec.projector, model.config, spec.seed)
-    for name, objective in trained(spec.objectives).items():
-        if declared := with_loss(objective).parameters:
+    for name, objective in trained_objectives(spec.objectives).items():
+        if declared := load_loss(objective).parameters:
             params |= _objective_params(name, declared, model, spec.seed)
             params |= {declared.copy_of_encoder + part: encoder[part] for part in _copied_names(declared, encoder)}
     return params
@@ -190,8 +190,8 @@ def initial_kept(spec: ModelSpec, encoder: EncoderConfig, trained_params: Mappin
     """The initial state of a run's objectives (`StatefulObjective`)."""
     key = _key(spec.seed, STATE_STREAM)
     kept = {}
-    for name, objective in trained(spec.objectives).items():
-        if isinstance(objective := with_loss(objective), StatefulObjective):
+    for name, objective in trained_objectives(spec.objectives).items():
+        if isinstance(objective := load_loss(objective), StatefulObjective):
             fields = {field: spec.objectives[name][field] for field in objective.fields if field != "weight"}
             kept[name] = objective.initial_state(encoder, trained_params, key, **fields)
     return kept
@@ -255,7 +255,7 @@ def _key(seed: int, stream: int) -> Key[Array, ""]:
     return jax.random.fold_in(jax.random.key(seed, impl="threefry2x32"), stream)
 
 
-def partial_of(spec: ModelSpec, encoder: EncoderConfig) -> Partial | None:
+def make_partial(spec: ModelSpec, encoder: EncoderConfig) -> Partial | None:
     """The part of an encoder that a run trains; None: all of it.
 
     Raises:
@@ -299,7 +299,7 @@ def _check_layers(count: int, encoder: EncoderConfig, name: str) -> None:
 
 def frozen_params(spec: ModelSpec, pretrained: Pretrained) -> dict[str, np.ndarray]:
     """The parameters of a pretrained model that a run freezes, by our names; none if it trains all."""
-    encoder = dataclasses.replace(pretrained.config, partial=partial_of(spec, pretrained.config))
+    encoder = dataclasses.replace(pretrained.config, partial=make_partial(spec, pretrained.config))
     return {name: np.asarray(value) for name, value in pretrained.params.items() if partial.is_frozen(name, encoder)}
 
 
@@ -307,7 +307,7 @@ def starting_adapter(spec: ModelSpec, pretrained: Pretrained) -> dict[str, np.nd
     """LoRA's parameters of the folder `model.lora.init_from`, by our names; None if a run starts with fresh ones."""
     if not (spec.lora and spec.lora.init_from):
         return None
-    encoder = dataclasses.replace(pretrained.config, partial=partial_of(spec, pretrained.config))
+    encoder = dataclasses.replace(pretrained.config, partial=make_partial(spec, pretrained.config))
     return read_adapter(spec.lora.init_from, encoder, pretrained)
 
 

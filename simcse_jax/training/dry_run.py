@@ -31,7 +31,7 @@ def dry_run(config: Section, workdir: str = "") -> None:
     check_installed(config.train.report_to)
     processes.initialize(config.parallel.processes, config.parallel.process_id, config.parallel.coordinator)
     folder = Workdir(as_path(workdir)) if workdir else None
-    with processes.together():
+    with processes.exit_together():
         inputs = read(config, folder)
     steps = inputs.total_steps
     processes.say(describe(inputs, config.train.batch_size, config.eval.every))

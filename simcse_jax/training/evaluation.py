@@ -94,18 +94,19 @@ class Evaluation(NamedTuple):
     def with_prompts(self, prompts: Mapping[str, str]) -> "Evaluation":
         """The same, with retrieval by a model that is trained with prompts of queries and documents."""
 
-        def prompted(of: retrieval.Retrieval) -> retrieval.Retrieval:
+        def add_prompts(of: retrieval.Retrieval) -> retrieval.Retrieval:
             return dataclasses.replace(of, prompts=prompts)
 
         final = [
-            prompted(evaluator) if isinstance(evaluator, retrieval.Retrieval) else evaluator for evaluator in self.final
+            add_prompts(evaluator) if isinstance(evaluator, retrieval.Retrieval) else evaluator
+            for evaluator in self.final
         ]
         chooses = self.development
         if isinstance(chooses, retrieval.Ranking):
-            chooses = dataclasses.replace(chooses, retrieval=prompted(chooses.retrieval))
+            chooses = dataclasses.replace(chooses, retrieval=add_prompts(chooses.retrieval))
         return self._replace(development=chooses, final=final)
 
-    def missing_in(self, result: Mapping[str, Any]) -> "Evaluation":
+    def restrict_to_missing(self, result: Mapping[str, Any]) -> "Evaluation":
         """The evaluators to run: only the `eval.extra` that a result lacks, or all if it lacks a task or nothing.
 
         Args:

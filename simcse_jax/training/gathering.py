@@ -16,7 +16,7 @@ from jax.sharding import PartitionSpec as P
 from jaxtyping import Array, Float, Int
 
 from simcse_jax.devices import mesh as meshes
-from simcse_jax.devices.mesh import AXIS, Way, choose_ways, replicated, row_axes
+from simcse_jax.devices.mesh import AXIS, Way, choose_ways, replicated_sharding, row_axes
 from simcse_jax.devices.parts import (
     gather,
     gather_rounded,
@@ -105,17 +105,17 @@ class ByLayer:
         """The compiled function(parameters, *arrays)."""
         rows = P(row_axes(self.mesh))
 
-        def of_all(params: Params, *arrays: jax.Array) -> jax.Array:
-            made, _ = make_gathering(self.graph, params, {}, self.mesh, tokens=1, by_layer=True)
+        def compute(params: Params, *arrays: jax.Array) -> jax.Array:
+            gathering, _ = make_gathering(self.graph, params, {}, self.mesh, tokens=1, by_layer=True)
             none = jnp.zeros(0, jnp.int32)  # there are no `tables`
 
-            def of_own(parts: Params, *arrays: jax.Array) -> jax.Array:
-                return function({name: made.read(name, part, none) for name, part in parts.items()}, *arrays)
+            def compute_rows(parts: Params, *arrays: jax.Array) -> jax.Array:
+                return function({name: gathering.read(name, part, none) for name, part in parts.items()}, *arrays)
 
-            specs = (made.split, *[rows] * len(arrays))
-            return jax.shard_map(of_own, mesh=self.mesh, in_specs=specs, out_specs=rows)(params, *arrays)
+            specs = (gathering.split, *[rows] * len(arrays))
+            return jax.shard_map(compute_rows, mesh=self.mesh, in_specs=specs, out_specs=rows)(params, *arrays)
 
-        return jax.jit(of_all, out_shardings=sharding)
+        return jax.jit(compute, out_shardings=sharding)
 
 
 def make_gathering(
@@ -135,7 +135,7 @@ def make_gathering(
     params_of_step = partial.of_step(params, frozen)
     dtype, padding = product_dtype(graph, params_of_step), padding_id(graph, params_of_step)
 
-    def made(arrays: Params, kept: Mapping[str, NamedSharding], tokens: int) -> Gathering:
+    def make(arrays: Params, kept: Mapping[str, NamedSharding], tokens: int) -> Gathering:
         split = {name: sharding.spec for name, sharding in kept.items()}
         words = [name for name in arrays if name.endswith(parameters.WORD_EMBEDDING)]
         rows = [name for name in words if is_exchange_cheaper(len(arrays[name]), split[name], tokens, mesh.shape[AXIS])]
@@ -147,12 +147,12 @@ def make_gathering(
         late = [*large, *(words if tokens else ())] if by_layer else []
         return Gathering(mesh, split, sent, {name: way[kind[name]] for name in kind}, tables, frozenset(late), padding)
 
-    return made(params, shardings(params, mesh), tokens), made(frozen, frozen_shardings(frozen, mesh, by_layer), tokens)
+    return make(params, shardings(params, mesh), tokens), make(frozen, frozen_shardings(frozen, mesh, by_layer), tokens)
 
 
 def frozen_shardings(frozen: Mapping[str, Any], mesh: Mesh, by_layer: bool) -> dict[str, NamedSharding]:
     """Where frozen parameters are: whole on every device, or by layer in parts like the trained ones."""
-    return shardings(frozen, mesh) if by_layer else dict.fromkeys(frozen, replicated(mesh))
+    return shardings(frozen, mesh) if by_layer else dict.fromkeys(frozen, replicated_sharding(mesh))
 
 
 def cast_to_product_dtype(frozen: Mapping[str, Any], dtype: jnp.dtype) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from simcse_jax.models.config import EncoderConfig, Template
 from simcse_jax.models.masking import Masking
 from simcse_jax.models.projector import width
 from simcse_jax.objectives.objective import TokenObjective
-from simcse_jax.objectives.registry import needing, trained
+from simcse_jax.objectives.registry import needing, trained_objectives
 from simcse_jax.runs.loading import load_model
 from simcse_jax.runs.state import ModelSpec
 from simcse_jax.training.data_spec import DataSpec
@@ -100,7 +100,7 @@ def read_start(spec: ModelSpec, max_length: int, training: bool, measured: bool)
         model.check_layers(field)
     kept = keeps_modules(spec, model)
     unused = ["its convolutions"] if model.config.convolutions and not spec.convolutions else []
-    if left_out := unused + dropped(spec.keep_settings, model.without_modules() if kept else model):
+    if left_out := unused + dropped_parts(spec.keep_settings, model.without_modules() if kept else model):
         part = "the encoder and its modules" if kept else "the encoder only"
         processes.say(f"{model.name}: training uses {part}; dropped: {', '.join(left_out)}")
     model = model if kept else model.without_modules()
@@ -124,12 +124,13 @@ def keeps_modules(spec: ModelSpec, model: Pretrained) -> bool:
     poolers = {spec.pooler, spec.scored_pooler, spec.choosing_pooler}
     same = poolers == {model.pooler} and spec.convolutions == model.config.convolutions
     with_tokens = any(
-        objective.contrasts and isinstance(objective, TokenObjective) for objective in trained(spec.objectives).values()
+        objective.contrasts and isinstance(objective, TokenObjective)
+        for objective in trained_objectives(spec.objectives).values()
     )
     return spec.keep_modules and bool(model.config.modules) and same and not with_tokens
 
 
-def dropped(keep_settings: bool, model: Pretrained) -> list[str]:
+def dropped_parts(keep_settings: bool, model: Pretrained) -> list[str]:
     """What the model's folder asks for, and the trained model will not have."""
     if not keep_settings:
         return model.besides

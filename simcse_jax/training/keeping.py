@@ -16,7 +16,7 @@ from simcse_jax.objectives.chunks import in_chunks
 from simcse_jax.objectives.objective import StatefulObjective
 from simcse_jax.objectives.rows import Batch, Kept, Settings, encode_views
 from simcse_jax.runs.state import TrainState
-from simcse_jax.training.loss import make_rows, product_precision, with_copies
+from simcse_jax.training.loss import copy_for_products, make_rows, product_precision
 from simcse_jax.training.recipe import Recipe
 
 
@@ -38,14 +38,14 @@ def make_keeping(graph: Graph, recipe: Recipe, mesh: Mesh) -> Callable[..., Kept
         whole = partial.of_step(params, frozen)
         encoders = {}
         for tower in {view.tower for view in views}:
-            tower_params = with_copies(graph, {**whole, **kept.get(str(tower), {})}, recipe, len(batch["index"]))
+            tower_params = copy_for_products(graph, {**whole, **kept.get(str(tower), {})}, recipe, len(batch["index"]))
             encoders[tower] = parameters.merge(graph, parameters.sentence_encoder(tower_params, 1 if tower == 1 else 0))
         towers = recipe.towers(encoders)
 
-        def embedded(batch: Batch) -> Float[Array, "B V D"]:
+        def embed_rows(batch: Batch) -> Float[Array, "B V D"]:
             return encode_views(towers, make_rows(recipe, params, step, settings, batch), views)[0]
 
-        return in_chunks(embedded, recipe.chunk_size, batch)
+        return in_chunks(embed_rows, recipe.chunk_size, batch)
 
     def encode_global(params: Params, kept: Kept, *inputs: Any) -> Float[Array, "N V D"]:
         """The same for the global batch, from parameters that the devices keep in parts."""

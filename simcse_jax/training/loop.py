@@ -93,7 +93,7 @@ class Training:
                     self.speed.skip(seconds)
                     bar.skip(seconds)
                 state = self.update(number - 1, state, batch)
-                steps.dispatched(self.loss)
+                steps.add(self.loss)
                 if number < schedule.total:
                     batch = self.read(number)
                 due = schedule.due(number)
@@ -170,7 +170,9 @@ class Training:
             names = tuple(values) if number == self.pending[-1][0] else CHECKED  # each transfer takes its time
             self.last = line = {name: np.asarray(values[name]).item() for name in names}  # half of float()'s time
             if not all(map(math.isfinite, line.values())):
-                raise self.failed(number, f"the loss is {line['loss']}, the gradient's norm {line['gradient_norm']}")
+                raise self.step_error(
+                    number, f"the loss is {line['loss']}, the gradient's norm {line['gradient_norm']}"
+                )
         if self.pending:
             self.last |= self.speed.line()
         self.pending = []
@@ -190,7 +192,7 @@ class Training:
             try:
                 result = self.measure(number, state, due, preempted)
             except NotFinite as error:
-                raise self.failed(number, str(error)) from None
+                raise self.step_error(number, str(error)) from None
         if due.save or preempted:
             self.save(state, *result)
         if preempted:
@@ -205,7 +207,7 @@ class Training:
         Raises:
           NotFinite: when embeddings are not finite; the loss misses the parameters after the last update.
         """
-        chosen = choose(self.setup, self.setup.scored(state.params), due.score)
+        chosen = choose(self.setup, self.setup.gather_for_scoring(state.params), due.score)
         if due.measure:
             self._measure_layers(number, chosen)
         if not chosen.scores:
@@ -242,7 +244,7 @@ class Training:
             if reason:
                 self.say(reason)
 
-    def failed(self, number: int, reason: str) -> UserError:
+    def step_error(self, number: int, reason: str) -> UserError:
         """The error of a step that went wrong; the last good checkpoint stays."""
         self.checkpoints.close()  # a save may be running
         if not number:
@@ -264,7 +266,7 @@ class Training:
           scores: of the step; empty if there are none. The first one chooses the best.
           tower: the encoder that has them.
         """
-        with processes.together():
+        with processes.exit_together():
             if self.metrics is not None:
                 self.metrics.flush()
         self.checkpoints.save(state, next(iter(scores.values()), None), tower)

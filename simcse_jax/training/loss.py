@@ -59,7 +59,7 @@ def make_loss(graph: Graph, recipe: Recipe, mesh: Mesh) -> Gradient:
     """
     loss = functools.partial(global_loss, graph, recipe, None if mesh.size == 1 else row_axes(mesh))
 
-    def gradient_of(loss: Callable[..., Loss], *args: Any) -> tuple[Loss, Params]:
+    def local_gradient(loss: Callable[..., Loss], *args: Any) -> tuple[Loss, Params]:
         with product_precision(recipe):
             return jax.value_and_grad(loss, has_aux=True)(*args)
 
@@ -81,7 +81,7 @@ def make_loss(graph: Graph, recipe: Recipe, mesh: Mesh) -> Gradient:
             params, batch = trained(parts, batch)
             return loss(params, step, batch, settings, frozen, kept)
 
-        function = functools.partial(gradient_of, loss_of_parts)
+        function = functools.partial(local_gradient, loss_of_parts)
         if mesh.size > 1:
             # It sums the gradients of replicated parameters by itself, so there is no psum of them here.
             specs = (trained.split, P(), P(row_axes(mesh)), P(), base.split, P())
@@ -145,7 +145,7 @@ class StepNetworks(NamedTuple):
 
     def tokens(self, term: Term, rows: Rows, features: Mapping[View, Float[Array, "M B T D"]] | None = None) -> Tokens:
         """The input of an objective's pass over tokens."""
-        read = {} if features is None else self.recipe.read_by(term.objective)
+        read = {} if features is None else self.recipe.views_read_by(term.objective)
         return Tokens(
             rows,
             self.recipe.plan,
@@ -162,7 +162,7 @@ def make_networks(graph: Graph, recipe: Recipe, params: Params, frozen: Params, 
     In several chunks, products read copies that are made once. Of networks besides the encoder, the generator is
     frozen, and the names of the others' parameters have theirs as a prefix.
     """
-    params = with_copies(graph, params, recipe, count)
+    params = copy_for_products(graph, params, recipe, count)
     of_views = drop_shift_gradient(graph, params) if recipe.ignores_shift else params
     encoders: dict[int | str, SentenceEncoder] = {
         tower: parameters.merge(graph, parameters.sentence_encoder(of_views, tower))
@@ -171,13 +171,13 @@ def make_networks(graph: Graph, recipe: Recipe, params: Params, frozen: Params, 
     by_name = {}
     for name, network in ((ENCODER, graph), *recipe.networks) if recipe.passes else ():
         own_params = params if name == ENCODER else parameters.subset(params, f"{name}.")
-        own_params = with_copies(network, frozen, recipe, count) if name == GENERATOR else own_params
+        own_params = copy_for_products(network, frozen, recipe, count) if name == GENERATOR else own_params
         encoder = parameters.merge(network, parameters.sentence_encoder(own_params)).encoder
         by_name[name] = Network(encoder, by_layer.whole(own_params))
     return StepNetworks(recipe, params, recipe.towers(encoders), by_name)
 
 
-def with_copies(graph: Graph, params: Params, recipe: Recipe, count: int) -> Params:
+def copy_for_products(graph: Graph, params: Params, recipe: Recipe, count: int) -> Params:
     """The parameters, for `count` examples of a device; in several chunks with copies in the type of products."""
     if not 0 < recipe.chunk_size < count:
         return params

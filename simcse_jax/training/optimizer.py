@@ -120,10 +120,10 @@ def clip_by_global_norm(
 def global_norm(gradient: Params) -> Float[Array, ""]:
     """The norm of a gradient whose arrays are not split. A GPU sums them together, not each in a kernel of its own."""
 
-    def together(gradient: Params) -> Float[Array, ""]:
+    def joint_norm(gradient: Params) -> Float[Array, ""]:
         squares = [jnp.square(x) for x in jax.tree.leaves(gradient)]
         rows = [jnp.sum(x, axis=tuple(range(1, x.ndim))) if x.ndim > 1 else x.ravel() for x in squares]
         # Without the barrier the compiler would take the sum apart again.
         return jnp.sqrt(jnp.sum(jax.lax.optimization_barrier(jnp.concatenate(rows))))
 
-    return for_platform(gradient, cuda=together, default=optax.tree.norm)
+    return for_platform(gradient, cuda=joint_norm, default=optax.tree.norm)

@@ -67,7 +67,7 @@ def read_corpus(data: DataSpec, model: Pretrained, tokenizer: Tokenizer, example
             opened.append(dataclasses.replace(folder, pairing=pairing))
         corpus: AnyCorpus = opened[0] if len(opened) == 1 else make_one_source(data, list(prepared), opened)
     else:
-        corpus = _tokenized(data, model, tokenizer, examples)
+        corpus = _tokenize(data, model, tokenizer, examples)
     if data.repeated:
         for part in corpus.parts:
             length = int(part.places[min(1, part.num_columns - 1)])
@@ -112,7 +112,7 @@ def _check_template(data: DataSpec, model: Pretrained, tokenizer: Tokenizer) -> 
         )
 
 
-def _tokenized(data: DataSpec, model: Pretrained, tokenizer: Tokenizer, examples: Examples | None) -> AnyCorpus:
+def _tokenize(data: DataSpec, model: Pretrained, tokenizer: Tokenizer, examples: Examples | None) -> AnyCorpus:
     """The corpus of texts."""
     names, prompts = split_sources(data.train), data.prompts
     check_prompts(tokenizer, prompts, data.lengths, "config.data.prompts.{}")

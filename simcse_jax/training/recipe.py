@@ -88,7 +88,7 @@ class Recipe(NamedTuple):
         differ = together and any(view.tower for view in self.views)
         return projected and unread and not (self.use_head or differ)
 
-    def read_by(self, objective: Objective) -> dict[str, View]:
+    def views_read_by(self, objective: Objective) -> dict[str, View]:
         """The views whose tokens' features the objective's pass over tokens reads, by its names."""
         names = objective.features if isinstance(objective, TokenObjective) else ()
         views = objective.views(self.plan)
@@ -97,7 +97,7 @@ class Recipe(NamedTuple):
     @property
     def read_by_tokens(self) -> list[View]:
         """All views whose tokens' features an objective reads."""
-        return [view for term in self.objectives for view in self.read_by(term.objective).values()]
+        return [view for term in self.objectives for view in self.views_read_by(term.objective).values()]
 
     def map_views(self, objective: Objective, of: Callable[[View], Array]) -> dict[str, Array]:
         """Maps `of` over views, by the objective's names; results for several views under one name are stacked."""

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from simcse_jax.config.checks import ineffective, validate
 from simcse_jax.config.fields import LARGEST, flatten, trains
-from simcse_jax.config.loss_fields import sizes_of
+from simcse_jax.config.loss_fields import matryoshka_sizes
 from simcse_jax.config.recorded import config_fingerprint, to_record
 from simcse_jax.config.sections import Config, Section
 from simcse_jax.devices import processes
@@ -19,7 +19,7 @@ from simcse_jax.host.locks import held
 from simcse_jax.host.names import by_field
 from simcse_jax.host.outputs import output_folder
 from simcse_jax.host.storage import as_path
-from simcse_jax.objectives.registry import needing, trained
+from simcse_jax.objectives.registry import needing, trained_objectives
 from simcse_jax.runs.checkpoints import Checkpoints
 from simcse_jax.runs.reporters.opening import check_installed, report_to_all
 from simcse_jax.runs.state import TrainState, add_parts, frozen_params, model_spec, starting_adapter
@@ -88,7 +88,7 @@ def train_and_evaluate(
     processes.initialize(config.parallel.processes, config.parallel.process_id, config.parallel.coordinator)
     with contextlib.ExitStack() as job:
         preemption = job.enter_context(contextlib.closing(Preemption()))
-        with processes.together():
+        with processes.exit_together():
             folder = Workdir(as_path(workdir))
             inputs = read(config, folder)
             trace = output_folder(profile, option="--profile") if profile and processes.is_first() else None
@@ -101,7 +101,7 @@ def train_and_evaluate(
         state, resumed = training.restore(state)
         if resumed is not None:
             preemption.resumed(resumed)
-        with processes.together():
+        with processes.exit_together():
             if processes.is_first():
                 training.metrics = folder.metrics(resumed)
         with closing_all([part for part in (training.metrics, checkpoints) if part is not None]):
@@ -125,7 +125,7 @@ def read(config: Section, folder: Workdir | None = None) -> Inputs:
             folder.check_same_config(to_record(config))
     for field in ineffective(config):
         processes.say(f"config.{field} has no effect with the other fields")
-    terms = [f"{config.objective[name].weight:g} {name}" for name in trained(config.objective)]
+    terms = [f"{config.objective[name].weight:g} {name}" for name in trained_objectives(config.objective)]
     if len(terms) > 1:
         processes.say(f"loss: {' + '.join(terms)}")
     if config.train.dtype == "bfloat16" and (slow := slow_bfloat16()):
@@ -177,7 +177,7 @@ def read_inputs(config: Section) -> Inputs:
         check_head(spec, model)
         return Inputs(devices, evaluation, model, tokenizer, None, language_model, analysis, 0, adapter=adapter)
 
-    sizes = check_sizes(sizes_of(config), model.config.sentence_size, evaluation)
+    sizes = check_sizes(matryoshka_sizes(config), model.config.sentence_size, evaluation)
     corpus = read_corpus(data, model, tokenizer, held and held.examples)
     check_corpus(config, corpus)
     total_steps = config.train.max_steps or config.train.epochs * corpus.steps_per_epoch(batch_size)
@@ -208,7 +208,7 @@ def enter(job: contextlib.ExitStack, folder: Workdir, config: Section, inputs: I
     processes.agree(facts)
     spec = model_spec(config)
     frozen = frozen_params(spec, inputs.model)
-    with processes.together():
+    with processes.exit_together():
         if processes.is_first():
             job.enter_context(held(folder.path))
         if resuming or folder.exists:  # another job may have ended just now
@@ -218,19 +218,19 @@ def enter(job: contextlib.ExitStack, folder: Workdir, config: Section, inputs: I
             folder.create(to_record(config), prints, spec, inputs.model, inputs.tokenizer, examples, frozen, prompts)
         if processes.is_first():
             folder.keep_frozen(frozen)
-    with processes.together():
+    with processes.exit_together():
         folder.wait()
 
 
 def begin(training: Training, config: Section, resumed: int | None, step: int) -> None:
     """Before the first step: opens the reporters, and finds out whether the run has ended already."""
-    with processes.together():
+    with processes.exit_together():
         if training.metrics is not None:
             fields, folder = flatten(config), training.folder.path
             report_to_all(training.metrics, config.train.report_to, fields, folder, resumed)
             training.patience.replay(training.metrics.lines)
     training.decide()
-    with processes.together():
+    with processes.exit_together():
         if processes.is_first() and (resumed is None or training.left(step)):
             training.folder.drop_result()
 

@@ -44,7 +44,7 @@ def choose(setup: Setup, params: Params, score: bool) -> ChosenTower:
 
     Args:
       setup: the run's.
-      params: all that train, of `Setup.scored`.
+      params: all that train, of `Setup.gather_for_scoring`.
       score: whether a score is due.
 
     Raises:

@@ -10,8 +10,8 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding
 
 from simcse_jax.choices import REPEATED, SPANS
-from simcse_jax.config.fields import fields_of, flatten, has_scores, numbers_of_step
-from simcse_jax.config.loss_fields import scored_by_data, sizes_of, weights_of
+from simcse_jax.config.fields import declared_fields, flatten, has_scores, numbers_of_step
+from simcse_jax.config.loss_fields import has_data_scores, matryoshka_sizes, matryoshka_weights
 from simcse_jax.config.parallel_fields import BY_LAYER
 from simcse_jax.config.sections import Config, Section
 from simcse_jax.config.source_fields import ONE_SOURCE, gap_reason, read_prompts, read_range, read_weights
@@ -20,7 +20,14 @@ from simcse_jax.data.corpora import AnyBatches, AnyCorpus
 from simcse_jax.data.documents import Spans
 from simcse_jax.data.scores import Scores
 from simcse_jax.data.tokens import Lengths, Prompts
-from simcse_jax.devices.mesh import compile_by_rows, data_mesh, place, replicate, replicated, split_over_examples
+from simcse_jax.devices.mesh import (
+    compile_by_rows,
+    data_mesh,
+    place,
+    replicate,
+    replicated_sharding,
+    split_over_examples,
+)
 from simcse_jax.devices.parts import distribute, replicate_whole
 from simcse_jax.encoding.embedder import Embedder
 from simcse_jax.errors import UserError
@@ -36,7 +43,7 @@ from simcse_jax.models.masking import Masking
 from simcse_jax.models.parameters import Arrays, Params, with_encoder
 from simcse_jax.models.sentence_encoder import Graph, build
 from simcse_jax.objectives.objective import Columns, Term
-from simcse_jax.objectives.registry import needing, pairing_of, temperature_of, trained, with_loss
+from simcse_jax.objectives.registry import find_pairing, find_temperature, load_loss, needing, trained_objectives
 from simcse_jax.objectives.rows import Batch, Settings
 from simcse_jax.objectives.views import Plan
 from simcse_jax.runs.state import (
@@ -103,7 +110,7 @@ class Setup:
     @property
     def replicated(self) -> NamedSharding:
         """The same array on every device."""
-        return replicated(self.mesh)
+        return replicated_sharding(self.mesh)
 
     @functools.cached_property
     def by_example(self) -> NamedSharding:
@@ -130,7 +137,7 @@ class Setup:
         params, kept = distribute((params, initial_kept(self.spec, self.encoder, params)), self.mesh)
         return split_state(params, self.numbers, self.recipe.optimization, kept, self.mesh)
 
-    def scored(self, params: Params) -> Params:
+    def gather_for_scoring(self, params: Params) -> Params:
         """The parameters as they are scored: whole on every device, or by layer in parts."""
         return params if self.recipe.by_layer else replicate_whole(params, self.mesh)
 
@@ -140,7 +147,7 @@ class Setup:
         The first or the second encoder stands in the place of the first one.
 
         Args:
-          trained: of `scored`.
+          trained: of `gather_for_scoring`.
           tower: the encoder.
         """
         frozen = self.frozen
@@ -167,7 +174,7 @@ def data_spec(config: Config) -> DataSpec:
     """What a run asks of its training data."""
     data, views, objectives = config.data, config.views, config.objective
     scored, taught = needing(objectives, "scores"), needing(objectives, "teacher")
-    paired_by, pairing = pairing_of(objectives) or ("", None)
+    paired_by, pairing = find_pairing(objectives) or ("", None)
     return DataSpec(
         **{name: data[name] for name in AS_IN_DATA},
         batch_size=config.train.batch_size,
@@ -202,7 +209,7 @@ def repetition_spec(config: Config) -> Repeated | None:
 def score_spec(config: Config) -> Scores | None:
     """How a run reads scores; None if no objective needs them."""
     objectives = needing(config.objective, "scores")
-    if not objectives and scored_by_data(config):
+    if not objectives and has_data_scores(config):
         return Scores(f"objective.{needing(config.objective, 'teacher')[0].name}", of_candidates=True)
     if not objectives:
         return None
@@ -311,12 +318,12 @@ def abstract_step(
 def _place_frozen(frozen: Arrays, config: Section, mesh: Mesh) -> Params:
     if config.parallel.gather == BY_LAYER:
         return distribute(cast_to_product_dtype(frozen, jnp.dtype(config.train.dtype)), mesh)
-    return replicate(frozen, replicated(mesh))
+    return replicate(frozen, replicated_sharding(mesh))
 
 
 def _make_measuring(embed: Embedder, sample: Sample, config: Section) -> LastLayer:
     surveyed = survey(embed.tokens, sample.sentences, Protocol(), "config.analysis.data")
-    return LastLayer(surveyed, sample, temperature_of(config.objective))
+    return LastLayer(surveyed, sample, find_temperature(config.objective))
 
 
 def make_settings(config: Section, total_steps: int) -> Settings:
@@ -330,16 +337,16 @@ def make_settings(config: Section, total_steps: int) -> Settings:
     model, schedule, values = config.model, config.train.schedule, flatten(config)
     values["train.warmup"] = warmup_steps(schedule, config.train.warmup, total_steps)
     values["train.milestones"] = np.reshape(read_milestones(config.train.milestones), (-1, 2))
-    values["matryoshka.weights"] = np.array(weights_of(config)) if config.matryoshka.dimensions else None
+    values["matryoshka.weights"] = np.array(matryoshka_weights(config)) if config.matryoshka.dimensions else None
     if model.attention_dropout <= 0:
         values["model.attention_dropout"] = None
     if not (model.lora.rank and model.lora.dropout):
         values["model.lora.dropout"] = None
     settings: Settings = {
         "total_steps": jnp.float32(total_steps),
-        "objective": {name: {} for name in trained(config.objective)},
+        "objective": {name: {} for name in trained_objectives(config.objective)},
     }
-    for name in numbers_of_step(fields_of(config)):
+    for name in numbers_of_step(declared_fields(config)):
         section, _, last = name.rpartition(".")
         kind, _, objective = section.partition(".")
         numbers = settings["objective"].get(objective) if kind == "objective" else settings
@@ -387,7 +394,7 @@ def make_recipe(
         plan=plan,
         objectives=tuple(
             Term(
-                with_loss(objective),
+                load_loss(objective),
                 tuple(
                     (field, config.objective[name][field])
                     for field, declared in objective.fields.items()
@@ -395,7 +402,7 @@ def make_recipe(
                 ),
                 spec.projector is not None and name in spec.projected,
             )
-            for name, objective in trained(fields).items()
+            for name, objective in trained_objectives(fields).items()
         ),
         drops_attention=config.model.attention_dropout != 0,
         chunk_size=config.parallel.chunk_size,
@@ -405,7 +412,7 @@ def make_recipe(
         optimization=Optimization(*(config.train[name] for name in Optimization._fields)),
         projector=spec.projector,
         networks=networks,
-        sizes=sizes_of(config),
+        sizes=matryoshka_sizes(config),
         by_layer=config.parallel.gather == BY_LAYER,
     )
 
@@ -447,7 +454,7 @@ def check_columns(config: Section, num_columns: int, fewest: int, *, data: str =
             f"negatives that some rows of {data} lack; leave it empty, or choose other columns with data.columns"
         )
     columns = Columns(data, num_columns - several, fewest - several, (most or num_columns) - several)
-    for objective in trained(config.objective).values():
+    for objective in trained_objectives(config.objective).values():
         check_needs(objective, columns)
         objective.check_columns(config.objective[objective.name], columns)
 

@@ -71,7 +71,7 @@ class Steps:
         self._running: collections.deque[Any] = collections.deque()  # losses; JAX does not declare is_ready
         self._began, self._finished, self._most = 0.0, 0, FEWEST
 
-    def dispatched(self, loss: jax.Array) -> None:
+    def add(self, loss: jax.Array) -> None:
         """Adds a step by its loss, and counts the steps that have finished.
 
         Waits where the host is more than `AHEAD` before the devices, at the rate of the steps until now: a run that is

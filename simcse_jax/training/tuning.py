@@ -47,7 +47,7 @@ from simcse_jax.host.names import split_sources
 from simcse_jax.host.storage import local_path
 from simcse_jax.huggingface.load import Pretrained
 from simcse_jax.huggingface.sentence_transformers import DOCUMENT_PROMPTS
-from simcse_jax.objectives.registry import needing, trained
+from simcse_jax.objectives.registry import needing, trained_objectives
 from simcse_jax.runs.loading import load_model
 from simcse_jax.runs.state import model_spec
 from simcse_jax.training.data_spec import DataSpec
@@ -105,7 +105,7 @@ def complete(config: config_dict.ConfigDict, user_fields: AbstractSet[str]) -> N
     for name in user_fields & FIELDS.keys():
         check_field(f"config.{name}", flatten(config)[name], FIELDS[name])
     processes.initialize(config.parallel.processes, config.parallel.process_id, config.parallel.coordinator)
-    with processes.together():
+    with processes.exit_together():
         model = load_model(config.model.init_from, config.model.num_layers)
         data = inspect_data(data_spec(config))
         config.update_from_flattened_dict(retrieval_fields(config.eval.data, config.eval.retrieval.data, user_fields))
@@ -179,7 +179,7 @@ def data_fields(data: DataSummary, objectives: Mapping[str, Any]) -> dict[str, A
         values["data.columns.score"] = data.score
     elif data.positives:
         values["data.columns.label"] = data.label
-    if not any(objective.embeds for name, objective in trained(objectives).items() if name != "info_nce"):
+    if not any(objective.embeds for name, objective in trained_objectives(objectives).items() if name != "info_nce"):
         values |= {f"objective.{name}.weight": float(name == chosen) for name in {chosen, "info_nce"}}
     return values
 

@@ -147,14 +147,14 @@ def test_the_command_is_the_one_that_was_typed_and_warnings_are_a_line_each_at_o
     ended(main)
     assert capsys.readouterr().out == "warning: this\nwarning: a.py:3: DeprecationWarning: this\n"
     assert warnings.formatwarning is before
-    with pytest.raises(UserError), command_line.warnings_in_a_line():
+    with pytest.raises(UserError), command_line.shorten_warnings():
         for count in (2, 2, 3):
             warnings.warn(f"{count} sentences were cut", UserWarning, stacklevel=1)
         assert capsys.readouterr().err == "warning: 2 sentences were cut\nwarning: 3 sentences were cut\n"
         warnings.warn("before an error", UserWarning, stacklevel=1)
         raise UserError("no")
     assert capsys.readouterr().err == "warning: before an error\n"
-    with pytest.warns(DeprecationWarning, match="not for the user"), command_line.warnings_in_a_line():
+    with pytest.warns(DeprecationWarning, match="not for the user"), command_line.shorten_warnings():
         warnings.warn("not for the user", DeprecationWarning, stacklevel=1)
     assert capsys.readouterr().err == ""
 

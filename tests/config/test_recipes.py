@@ -16,8 +16,8 @@ from simcse_jax.config.recipes import (
     find_recipe,
     list_recipes,
     load_file,
+    read_variants,
     recipe_names,
-    variants_of,
 )
 from simcse_jax.errors import UserError
 
@@ -102,13 +102,13 @@ def test_recipes_are_listed_and_a_variant_is_chosen_by_its_name_the_default_one_
 
     def variants(code):
         (tmp_path / "x.py").write_text(f"from simcse_jax.config import choose_variant\n{code}\n")
-        return variants_of(load_file(tmp_path / "x.py"))
+        return read_variants(load_file(tmp_path / "x.py"))
 
     choosing = "    return choose_variant(size, {'base': 1, 'large': 2})"
     assert variants(f"def get_config(size='large'):\n{choosing}") == ("large", "base")
     assert variants("def get_config():\n    return 1") == ()
     assert variants("def get_config(rate='0.1'):\n    return rate") == ()  # any text is one
-    found = variants_of(load_file(FOLDER / "sup_bert.py"))
+    found = read_variants(load_file(FOLDER / "sup_bert.py"))
     assert found == ("base", "large", "neutral", "mlm", "large_mlm", "joint")
     # They are listed, and a broken one says why.
     (tmp_path / "x.py").write_text('"""One line.\n\nAnother.\n"""\n\ndef get_config():\n    pass\n')

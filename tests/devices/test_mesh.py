@@ -14,7 +14,7 @@ from simcse_jax.devices.mesh import (
     data_mesh,
     place,
     replicate,
-    replicated,
+    replicated_sharding,
     torus_sides,
 )
 from simcse_jax.devices.mesh import split_over_examples as by_example
@@ -41,7 +41,7 @@ def test_each_device_s_rows_are_read_and_no_others(mesh):
 
 
 def test_a_replicated_array_is_whole_on_every_device_and_a_function_of_rows_is_computed_by_all(mesh):
-    tree = replicate({"a": np.arange(6).reshape(2, 3), "b": np.float32(2)}, replicated(mesh))
+    tree = replicate({"a": np.arange(6).reshape(2, 3), "b": np.float32(2)}, replicated_sharding(mesh))
     assert tree["a"].is_fully_replicated and len(tree["a"].addressable_shards) == 4
     np.testing.assert_array_equal(tree["a"].addressable_shards[3].data, np.arange(6).reshape(2, 3))
     assert tree["b"].shape == () and float(tree["b"]) == 2

@@ -83,4 +83,4 @@ def test_what_a_template_alone_gives_is_taken_from_each_view_by_its_own_template
     assert [view.change for view in flatten_views(plan.pair())] == ["none", "another", "another"]
     assert [view.removed for view in flatten_views(plan.separate())] == [first] * 3
     anchor, positive, _ = flatten_views(plan.pair())
-    assert anchor.encoded_in.removed == first and anchor.encoded_in != positive.encoded_in
+    assert anchor.encoder_pass.removed == first and anchor.encoder_pass != positive.encoder_pass

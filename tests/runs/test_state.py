@@ -106,12 +106,12 @@ def test_the_fields_become_a_part_of_the_encoder_and_what_does_not_fit_is_refuse
     convolutions = model_of(convolutions__widths=("1", "3"), convolutions__channels=8, convolutions__activation="relu")
     assert convolutions.convolutions == Convolutions((1, 3), 8, "relu") and model_of().convolutions is None
     encoder = encoder_of()
-    assert state.partial_of(model_of(), encoder) is None and model_of().lora is None
+    assert state.make_partial(model_of(), encoder) is None and model_of().lora is None
     projector = {"widths": "2D,D", "bias": True, "last_norm": "none", "statistics": "each", "objectives": ["x"]}
     run = model_spec(default_config().to_dict() | {"projector": projector})
     assert run.projector == Projector(("2D", "D"), True, "none", "each") and model_of().projector is None
-    assert state.partial_of(model_of(freeze__layers=1), encoder) == Partial(False, 1)
-    found = state.partial_of(model_of(lora__rank=4, lora__alpha=2.0, freeze__layers=1), encoder)
+    assert state.make_partial(model_of(freeze__layers=1), encoder) == Partial(False, 1)
+    found = state.make_partial(model_of(lora__rank=4, lora__alpha=2.0, freeze__layers=1), encoder)
     assert found == Partial(False, 1, Lora(4, 2.0, (Site("qkv", 0, 3), Site("qkv", 2, 3)))) and found.lora.scale == 0.5
     bert, words = encoder, load(glove).config
     for encoder, fields, said in (
@@ -124,10 +124,10 @@ def test_the_fields_become_a_part_of_the_encoder_and_what_does_not_fit_is_refuse
         (words, {"freeze__embeddings": True}, r"config\.model\..* averages word vectors and has no layers"),
     ):  # fmt: skip
         with pytest.raises(UserError, match=said):
-            state.partial_of(model_of(**fields), encoder)
+            state.make_partial(model_of(**fields), encoder)
     frozen = {"freeze__layers": 2, "freeze__embeddings": True}  # where a head or convolutions train
     for more in ({"mlp": "always"}, {"convolutions__widths": ("3",)}):
-        assert state.partial_of(model_of(**frozen, **more), bert) == Partial(True, 2)
+        assert state.make_partial(model_of(**frozen, **more), bert) == Partial(True, 2)
 
 
 def test_parameters_are_split_as_their_shapes_are_and_what_is_frozen_is_read_as_it_was_written(tiny_bert, tmp_path):

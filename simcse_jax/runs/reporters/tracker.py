@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, Protocol
 from simcse_jax.errors import UserError, reason
 from simcse_jax.host import progress
 from simcse_jax.host.storage import Folder, check_lock, read_json, write_atomically
-from simcse_jax.runs.metrics_file import grouped
+from simcse_jax.runs.metrics_file import add_groups
 
 
 class StepNumbers(NamedTuple):
@@ -65,7 +65,7 @@ class Tracker:
     def replay(self, lines: Sequence[Mapping[str, Any]]) -> None:
         """Takes the lines of `metrics.jsonl` so far."""
         for line in lines:
-            self.write(line["step"], grouped({name: value for name, value in line.items() if name != "step"}))
+            self.write(line["step"], add_groups({name: value for name, value in line.items() if name != "step"}))
 
     def write(self, step: int, values: Mapping[str, float]) -> None:
         """Takes the numbers of a step that are not in the tracker yet."""
@@ -77,7 +77,7 @@ class Tracker:
     def flush(self) -> None:
         """Sends all numbers so far."""
         if not self._failed and (self._rows or self._result):
-            with self._warned("the run goes on, and tries again at its end"):
+            with self._warn_on_error("the run goes on, and tries again at its end"):
                 self._send()
                 if self._service.keeps:
                     self._save()
@@ -99,7 +99,7 @@ class Tracker:
 
     def close(self) -> None:
         """Sends the rest, and ends the report."""
-        with self._warned("the same command sends what is missing"):
+        with self._warn_on_error("the same command sends what is missing"):
             check_lock(self._file)  # another job reports to the same run now
             try:
                 self._send()
@@ -108,7 +108,7 @@ class Tracker:
             self._save()
 
     @contextlib.contextmanager
-    def _warned(self, then: str) -> Iterator[None]:
+    def _warn_on_error(self, then: str) -> Iterator[None]:
         try:
             yield
         except UserError:  # the disk is full, or another job has the workdir

@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 
 from simcse_jax.devices.flops import product_flops
-from simcse_jax.devices.mesh import coordinates, data_mesh, replicated, split_over_examples
+from simcse_jax.devices.mesh import coordinates, data_mesh, replicated_sharding, split_over_examples
 from simcse_jax.devices.parts import shardings
 from simcse_jax.encoding.embedder import make_embed
 from simcse_jax.errors import UserError
@@ -61,10 +61,10 @@ def trace_step(step: AbstractStep, devices: list[jax.Device], fill: float = 1.0)
     if recipe.by_layer:
         frozen = jax.eval_shape(functools.partial(cast_to_product_dtype, dtype=step.dtype), frozen)
     return make_step(graph, recipe, mesh).trace(
-        jax.tree.map(placed, state, shardings(state, mesh)),
-        placed(batch, split_over_examples(mesh)),
-        placed(step.numbers, replicated(mesh)),
-        jax.tree.map(placed, frozen, frozen_shardings(frozen, mesh, recipe.by_layer)) or None,
+        jax.tree.map(abstract_arrays, state, shardings(state, mesh)),
+        abstract_arrays(batch, split_over_examples(mesh)),
+        abstract_arrays(step.numbers, replicated_sharding(mesh)),
+        jax.tree.map(abstract_arrays, frozen, frozen_shardings(frozen, mesh, recipe.by_layer)) or None,
     )
 
 
@@ -87,9 +87,9 @@ def trace_encoding(
     graph, shapes = build(encoder, use_head, jnp.dtype(dtype))
     mesh = data_mesh(devices)
     rows = split_over_examples(mesh)
-    tokens = placed(jax.ShapeDtypeStruct(shape, jnp.int32), rows)
+    tokens = abstract_arrays(jax.ShapeDtypeStruct(shape, jnp.int32), rows)
     embed = make_embed(graph, spec.scored_pooler, use_head, rows if len(devices) > 1 else None, encoder.modules)
-    return embed.trace(placed(dict(shapes), replicated(mesh)), tokens, tokens)
+    return embed.trace(abstract_arrays(dict(shapes), replicated_sharding(mesh)), tokens, tokens)
 
 
 def most_tokens(data: DataSpec, columns: int, devices: int, fill: float, chunk_size: int) -> tuple[int, ...]:
@@ -128,7 +128,7 @@ def batch_shapes(data: DataSpec, columns: int, teacher_size: int) -> dict[str, j
     return batch
 
 
-def placed(tree: Any, sharding: jax.sharding.Sharding) -> Any:
+def abstract_arrays(tree: Any, sharding: jax.sharding.Sharding) -> Any:
     """Abstract arrays, on the devices of `sharding`."""
     return jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=sharding), tree)
 

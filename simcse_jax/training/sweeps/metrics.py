@@ -98,7 +98,7 @@ def is_development(metric: str) -> bool:
     return "_dev" in metric
 
 
-def chosen_by(config: Config) -> str:
+def choosing_metric(config: Config) -> str:
     """The column of the development scores that chose the checkpoint; the pairs of a file are in STS-B's."""
     if config.data.held_out:
         return HELD_OUT_DEV

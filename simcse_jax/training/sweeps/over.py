@@ -14,7 +14,7 @@ from simcse_jax.config.fields import flatten, short_names
 from simcse_jax.config.flags import no_such_field
 from simcse_jax.errors import UserError
 from simcse_jax.host.storage import local_path
-from simcse_jax.training.sweeps.metrics import AGAINST, chosen_by
+from simcse_jax.training.sweeps.metrics import AGAINST, choosing_metric
 from simcse_jax.training.sweeps.variants import Variant, sweep_defaults
 
 OPTION = "--over"
@@ -45,7 +45,9 @@ def rows_over(options: Sequence[str], config: config_dict.ConfigDict) -> tuple[V
     short = short_names(values)
     return tuple(
         Variant(
-            " ".join(label or f"{name}={_shown(value)}" for name, (value, label) in zip(short, row, strict=True)),
+            " ".join(
+                label or f"{name}={_format_value(value)}" for name, (value, label) in zip(short, row, strict=True)
+            ),
             {name: value for name, (value, _) in zip(values, row, strict=True)},
         )
         for row in itertools.product(*values.values())
@@ -69,7 +71,7 @@ def make_sweep(config: config_dict.ConfigDict, options: Sequence[str]) -> None:
 def name_columns(config: config_dict.ConfigDict) -> None:
     """Sets the columns, unless they are given: the scores before and after training, or what chooses the checkpoint."""
     if not config.sweep.metrics:
-        config.sweep.metrics = AGAINST if config.eval.against_start else (chosen_by(config),)
+        config.sweep.metrics = AGAINST if config.eval.against_start else (choosing_metric(config),)
 
 
 def _split(name: str, text: str, is_string: bool) -> tuple[str, str]:
@@ -95,5 +97,5 @@ def _read(name: str, text: str, default: Any) -> Any:
         raise UserError(f"{OPTION} {name}: {text!r:.60} is not of its type, {type(default).__name__}") from None
 
 
-def _shown(value: Any) -> str:
+def _format_value(value: Any) -> str:
     return f"{value}".replace("/", "-")  # a row is a folder

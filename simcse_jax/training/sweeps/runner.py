@@ -33,7 +33,7 @@ from simcse_jax.training.sweeps.metrics import (
     HELD_OUT_DEV,
     METRICS,
     RETRIEVAL_DEV,
-    chosen_by,
+    choosing_metric,
 )
 from simcse_jax.training.sweeps.variants import Variant, read_seeds
 
@@ -167,7 +167,7 @@ def check_measured(config: Section, metric: str, where: str) -> None:
 
 def _suggest_metrics(config: Section) -> str:
     """A metric that the run has."""
-    return AFTER if config.eval.against_start else chosen_by(config)
+    return AFTER if config.eval.against_start else choosing_metric(config)
 
 
 def _check_same_tests(rows: Sequence[tuple[Variant, Section]]) -> None:
@@ -218,7 +218,7 @@ def _exists(name: str) -> bool:
 
 def choose_extra(config: Section, wanted: Sequence[str]) -> list[str]:
     """What `eval.extra` needs for the columns that are wanted; the scores that chose the checkpoint are there."""
-    return [extra for metric in wanted if (extra := METRICS[metric].extra) and extra != chosen_by(config)]
+    return [extra for metric in wanted if (extra := METRICS[metric].extra) and extra != choosing_metric(config)]
 
 
 def scores_tests(config: Section) -> bool:

@@ -12,7 +12,7 @@ from simcse_jax.host.storage import local_path
 from simcse_jax.runs import run_files
 from simcse_jax.runs.workdir import Workdir
 from simcse_jax.training.sweeps import metrics
-from simcse_jax.training.sweeps.metrics import METRICS, chosen_by, is_development
+from simcse_jax.training.sweeps.metrics import METRICS, choosing_metric, is_development
 from simcse_jax.training.sweeps.runner import SweepRun, scores_tests
 from simcse_jax.training.sweeps.variants import Variant
 
@@ -77,7 +77,7 @@ def _training_scores(
     seconds = [line["seconds"] for line in lines if "seconds" in line]
     analyzed = {line["step"]: line["analysis"] for line in lines if "analysis" in line}
     scores = {
-        chosen_by(config): best,
+        choosing_metric(config): best,
         **{name: analyzed.get(step, {}).get(name) for name in metrics.ANALYZED},
         metrics.BEST_STEP: step if trains(config) else None,
         metrics.STEPS: max((line["step"] for line in lines), default=None) if trains(config) else None,
@@ -158,7 +158,7 @@ def headings(
     return headings
 
 
-def note(absent: Mapping[str, Sequence[str]]) -> str:
+def note_missing_tasks(absent: Mapping[str, Sequence[str]]) -> str:
     """A sentence for below the table, which names the tasks that averages are without; empty if there are none."""
     tasks = dict.fromkeys(metrics.TITLES.get(task, task) for names in absent.values() for task in names)
     return f"Averages, the paper's too, are over the tasks that are there, without {', '.join(tasks)}." if tasks else ""

@@ -71,7 +71,7 @@ def _our_table(rows: Sequence[TableRow], sweep: Section) -> str:
             ]
             lines.append([_escape(row.variant), str(most), *cells])
     header = ["variant", "n", *(_heading(rows, metric) for metric in sweep.metrics)]
-    return _titled("Ours", header, lines)
+    return _add_title("Ours", header, lines)
 
 
 def _paper_table(rows: Sequence[TableRow], sweep: Section) -> str:
@@ -84,7 +84,7 @@ def _paper_table(rows: Sequence[TableRow], sweep: Section) -> str:
         for row in rows
         if any(cell.paper is not None for cell in row.cells.values())
     ]
-    return _titled("The paper's", ["variant", *(_heading(rows, metric) for metric in sweep.metrics)], lines)
+    return _add_title("The paper's", ["variant", *(_heading(rows, metric) for metric in sweep.metrics)], lines)
 
 
 def _differences(rows: Sequence[TableRow], sweep: Section) -> str:
@@ -98,7 +98,7 @@ def _differences(rows: Sequence[TableRow], sweep: Section) -> str:
             ]
             lines.append([_escape(row.variant), _escape(row.baseline), *cells])
     header = ["variant", "baseline", *(_heading(rows, metric) for metric in sweep.metrics)]
-    return _titled("Δ (p)", header, lines, 2)
+    return _add_title("Δ (p)", header, lines, 2)
 
 
 def findings(rows: Sequence[TableRow], sweep: Section) -> str:
@@ -207,7 +207,7 @@ def _table(header: list[str], lines: list[list[str]], texts: int = 1) -> str:
     return "\n".join(f"| {' | '.join(line)} |" for line in (header, rule, *lines))
 
 
-def _titled(title: str, header: list[str], lines: list[list[str]], texts: int = 1) -> str:
+def _add_title(title: str, header: list[str], lines: list[list[str]], texts: int = 1) -> str:
     """A table with its title; nothing if it has no lines."""
     return f"**{title}**\n\n{_table(header, lines, texts)}" if lines else ""
 

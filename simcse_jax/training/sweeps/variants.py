@@ -14,9 +14,9 @@ from ml_collections import config_dict
 
 from simcse_jax.choices import RETRIEVAL
 from simcse_jax.config.checks import check_range, check_type, validate
-from simcse_jax.config.fields import default_config, defaults_of, flatten
+from simcse_jax.config.fields import default_config, flatten, make_defaults
 from simcse_jax.config.flags import no_such_field
-from simcse_jax.config.recipes import running
+from simcse_jax.config.recipes import run_recipe
 from simcse_jax.config.recorded import is_record
 from simcse_jax.config.sections import Config, Section
 from simcse_jax.errors import UserError, nearest, no_such
@@ -92,7 +92,7 @@ def sweep_defaults(title: str, source: str, metrics: tuple[str, ...], baseline: 
       metrics: the columns, by the names of `sweeps.metrics`.
       baseline: the name of the variant that the others are compared with.
     """
-    sweep = defaults_of(FIELDS).sweep
+    sweep = make_defaults(FIELDS).sweep
     sweep.update(title=title, source=source, metrics=metrics, baseline=baseline)
     return sweep
 
@@ -126,7 +126,7 @@ def load_variants(path: str) -> tuple[Variant, ...]:
     """
     if is_record(path):
         raise UserError(f"--config {path}: repeats one run; for a table give a sweep, or a field with --over")
-    with running(path) as (module, argument):
+    with run_recipe(path) as (module, argument):
         if not hasattr(module, "get_variants"):
             raise UserError(f"--config {path}: is not a sweep: it has no get_variants(); see configs/ablations/")
         variants = tuple(module.get_variants(*argument))

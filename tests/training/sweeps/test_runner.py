@@ -295,7 +295,7 @@ def test_the_line_below_the_table_names_what_all_have(file, tmp_path):
     assert "train." not in runner.describe_runs([each._replace(config=untrained) for each in runs])
 
     def names(runs):
-        return len({runner._named_by(each, "data.train") for each in runs})
+        return len({runner._source_values(each, "data.train") for each in runs})
 
     assert names(runs) == 1
     runs = [each._replace(config=each.config.replaced("data.subsample", 8)) for each in runs]

@@ -8,7 +8,7 @@ from simcse_jax.choices import MEASURES, TASKS, TRANSFER
 from simcse_jax.config.fields import default_config
 from simcse_jax.training.sweeps.metrics import METRICS
 from simcse_jax.training.sweeps.runner import SweepRun, choose_extra
-from simcse_jax.training.sweeps.scores import comparable, headings, note, read_scores
+from simcse_jax.training.sweeps.scores import comparable, headings, note_missing_tasks, read_scores
 from simcse_jax.training.sweeps.variants import Variant
 
 LINES = (
@@ -94,8 +94,10 @@ def test_averages_are_over_the_tasks_that_all_runs_have_and_a_run_without_what_i
     shown = {name: found.absent[name] for name in ("sts_avg", "transfer_avg")}
     names = headings([runs[0].config], shown)
     assert (names["sts_avg"], names["transfer_avg"]) == ("STS avg., 6 of 7", "transfer avg., 1 of 7")
-    assert note(shown).endswith("over the tasks that are there, without STS15, CR, SUBJ, MPQA, SST, TREC, MRPC.")
-    assert note({}) == ""
+    assert note_missing_tasks(shown).endswith(
+        "over the tasks that are there, without STS15, CR, SUBJ, MPQA, SST, TREC, MRPC."
+    )
+    assert note_missing_tasks({}) == ""
     runs[0].config.eval.transfer_protocol = "pytorch"
     paper = Variant("a", {}, {"sts_avg": 76.25, "STS12": 70.0, "transfer_avg": 85.0, "stsb_dev": 82.5})
     assert comparable(paper, runs[0].config, shown).paper == {"STS12": 70.0, "stsb_dev": 82.5}
