@@ -32,7 +32,7 @@ from simcse_jax.runs.workdir import Workdir
 from simcse_jax.simcse import SimCSE
 from simcse_jax.training.run import sources, train_and_evaluate
 
-DATA, EVAL = "data.parquet", "eval.parquet"  # in the workdir: what a program had in memory
+DATA, EVAL = "data.parquet", "eval.parquet"  # in the workdir, for data that a program has in memory
 Callback = Callable[[int, Mapping[str, float]], object]
 
 

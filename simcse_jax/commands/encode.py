@@ -277,7 +277,7 @@ def _is_inside(file: Path, folder: Folder) -> bool:
 
 
 def say_build(output: str, options: "EncodingOptions", maker: dict[str, Any] | None) -> None:
-    """Says how an index is built of what was written, where one can be; `maker` is the model that it is for."""
+    """Prints the command that builds an index of the output, if one can; `maker` is the model of the output."""
     if maker is None or options.tokens or options.output_dtype in SMALL:
         return
     model: list[str] = []

@@ -221,7 +221,7 @@ class Encoders:
     model: "SimCSE"
     options: "EncodeOptions"  # in place of the model's own
     prompts: dict[str, str]  # query_prompt, document_prompt
-    roles: str  # those of them that are not the model's usual one, for people
+    roles: str  # the prompts that are not the model's usual ones, as text
 
     def __call__(self, sentences: Sequence[str]) -> "np.ndarray":
         """(N, D) embeddings of N sentences."""
@@ -292,7 +292,7 @@ def check_dimensions(dimensions: Sequence[int], truncate_dim: int | None, baseli
 
 
 def describe(model: "SimCSE", prompt: str | None, prompt_name: str | None) -> str:
-    """How the model encodes, for people."""
+    """How the model encodes, as text."""
     parts = [f"pooler {model.pooler}{' with head' if model.use_head else ''}"]
     if before := model.prompt_of(prompt, prompt_name):
         parts.append(f"prompt {before!r}")

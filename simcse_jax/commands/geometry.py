@@ -405,7 +405,7 @@ def check_fit(encoder: "SimCSE", model: ModelArgument, data: GeometryData) -> No
 def measure_models(
     models: Mapping[str, ModelArgument], data: GeometryData, encoding: Encoding, measure: Measure, say: Say
 ) -> "tuple[dict[str, tuple[str, Geometry]], dict[str, float], dict[str, Any]]":
-    """Measures each model and says so.
+    """Measures each model and prints a line about it.
 
     Returns:
       The labels on the pictures and the measures, by what was given; the scores, and the facts to write, by label.

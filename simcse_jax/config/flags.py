@@ -110,7 +110,7 @@ def _parse(
 
 
 def leave_out_missing_scores(config: config_dict.ConfigDict, user_fields: Collection[str]) -> None:
-    """Leaves out the scores whose data a recipe of the package names and that are not there, and says so.
+    """Leaves out scores whose data a recipe of the package names but which are missing here, and prints that.
 
     `user_fields`: the names of the fields that the user has set; data named there must exist.
     """
@@ -146,7 +146,7 @@ def split_config(argv: Sequence[str]) -> tuple[str, list[str]]:
 
 
 def split_option(argv: Sequence[str], *names: str) -> tuple[list[str], list[str]]:
-    """The values of an option, as often as it is given by one of its names, and the other arguments."""
+    """All values of an option, given by any of its names, and the other arguments."""
     values, rest, remaining = [], [], iter(argv)
     for arg in remaining:
         name, equals, value = arg.partition("=")
@@ -186,7 +186,7 @@ def is_of_package(path: str) -> bool:
 
 
 class Loaded(NamedTuple):
-    """A config file's config, with what its functions need later."""
+    """A file's config, and the function that completes it."""
 
     config: config_dict.ConfigDict
     fields: dict[str, Any]  # the values, by dotted names
@@ -228,7 +228,7 @@ def _unknown_field(argv: Sequence[str], fields: Mapping[str, Any]) -> str | None
 
 
 def field_meant(name: str, fields: Mapping[str, Any]) -> str:
-    """The field that a short name means; "" if it is none's, or one of several fields is as likely.
+    """The field that a short name means; "" if there is none, or several are equally likely.
 
     It is the only field whose name ends so; of several, the only one that has an effect with these objectives; or
     the field that other packages call so.

@@ -1,4 +1,4 @@
-"""FLOPs: those of a program's matrix products, and the most that a device computes in a second."""
+"""FLOPs: of a program's matrix products, and those that a device computes in a second at its peak."""
 
 import math
 from collections import Counter

@@ -1,4 +1,4 @@
-"""The views that an objective sees of a batch, and what else it may be computed of."""
+"""A batch as an objective sees it: its views, and the other inputs of a loss."""
 
 import dataclasses
 from collections.abc import Callable, Mapping
@@ -62,7 +62,7 @@ class Embedded:
         return jnp.concatenate([rows[name] if more else rows[name][None] for name, more in several.items()])
 
     def everywhere(self, name: str, several: str) -> tuple[Float[Array, "N D"], Float[Array, "H N D"] | None]:
-        """One view and several, for the global batch; None where there are none of the latter."""
+        """One view and a group of views, of the global batch; None for an empty group."""
         gathered = self.gather(self.stacked(name, several))
         return gathered[0], gathered[1:] if several in self.views else None
 

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from simcse_jax.objectives.embedded import Embedded
     from simcse_jax.objectives.tokens import Tokens
 
-# What an objective learns from a teacher: of all sentences its embeddings, or those of a teacher whose embeddings have
-# the model's size; or its scores of candidates, which data may have too.
+# What an objective learns from a teacher: its embeddings of all sentences, or those of a teacher with the model's
+# embedding size; or its scores of candidates, which the data may have instead.
 EMBEDDINGS, ELEMENTS, SCORES = "embeddings", "elements", "scores"
 
 
@@ -201,5 +201,5 @@ class Term(NamedTuple):
         return self.objective.name
 
     def fields(self, numbers: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-        """All fields of its objective, of which `numbers` has those of the step, by objective."""
+        """All fields of its objective; `numbers` are the step's, by objective."""
         return {**numbers[self.name], **dict(self.options)}

@@ -53,10 +53,10 @@ def add(definition: Any) -> Objective:
 
 
 def check_known(names: Iterable[str]) -> None:
-    """Loads the entry points of those that are not there yet.
+    """Loads the entry points of objectives that are not loaded yet.
 
     Raises:
-      UserError: naming the first one that is nowhere.
+      UserError: naming the first one that does not exist.
     """
     for name in names:
         if name not in OBJECTIVES:

@@ -152,7 +152,7 @@ def encode_pass(
 def read_changed(
     rows: Rows, encoder_pass: Pass, draws: Sequence[Draw], size: int
 ) -> tuple[Int[Array, "PB T"], Int[Array, "PB T"], dict[str, Any]]:
-    """The ids and the mask that a pass reads, changed as it says, and the encoder's arguments that go with them.
+    """The ids and the mask of a pass after its change, and the encoder's arguments for them.
 
     `size` is that of hidden states, of which a change may be drawn.
     """

@@ -32,7 +32,7 @@ def mask_number(member: int, place: int = 0) -> int:
 
 
 def column_number(first: int, column: int) -> int:
-    """The number of a column's draw, of those that begin at `first`; further columns have theirs above all others."""
+    """The number of a column's draw, counted from `first`; further columns have numbers above all others."""
     return first + column if column < MEMBERS else 2 * FURTHER + SPREAD * (first - LANGUAGE_MODEL) + column
 
 
@@ -109,7 +109,7 @@ Views = Mapping[str, View | tuple[View, ...]]  # by the names that an objective 
 
 
 class Plan(NamedTuple):
-    """What a run's config and data say of views; objectives make theirs of it."""
+    """The settings of a run from which objectives make their views."""
 
     columns: int  # of the data; with one, a sentence is its own positive
     positive: str  # the policy of the masks of pairs, of `config.loss_fields.POLICIES`

@@ -192,7 +192,7 @@ def starting_params(folder: Folder, run: dict[str, Any]) -> Params | None:
 
 
 class Records(NamedTuple):
-    """The records of runs, by their names; a run that has none of a kind is not in it."""
+    """The records of runs, by their names; a run without records of a kind is missing there."""
 
     groups: dict[str, list[str]]  # the names of the runs of each group, by the first one's
     scores: dict[str, dict[int, float]]  # of the development pairs, by step

@@ -131,7 +131,7 @@ def save(
 
 
 def card_front_matter(model: Pretrained) -> dict[str, Any]:
-    """The front matter of a model's card; of a run's model, of the card that an export of it gets."""
+    """The front matter of a model's card; for a run's model, that of its export's card."""
     folder, _ = _find_run(model)
     if folder is None:
         return read_front_matter(model.folder / "README.md")
@@ -154,7 +154,7 @@ def export_adapter(workdir: Folder, output: Path, step: int | str | None = None)
 
 def write_whole(output: Path, write: Callable[[Path], None]) -> None:
     """Lets `write` fill a new folder, which then takes the place of `output`."""
-    output = Path(os.path.realpath(output))  # a link stays one, what it points to is replaced
+    output = Path(os.path.realpath(output))  # a link stays; its target is replaced
     try:
         with replacing(output) as temporary:
             write(temporary)

@@ -43,7 +43,7 @@ def find_runs(folders: Sequence[Path]) -> list[Path]:
         for place, inside, files in os.walk(folder, onerror=fail):
             if "run.json" in files:
                 here.append(Path(place))
-                inside.clear()  # a run has none in it
+                inside.clear()  # no run lies in another
         if not here:
             raise UserError(f"{folder}: has no run (a folder with run.json)")
         runs |= dict.fromkeys(sorted(here))

@@ -79,7 +79,7 @@ def model_card(
       run: the contents of `run.json`.
       name: the name to load it by: OWNER/NAME on the hub, or a folder's base name.
       revision: the hub's branch, None for the main one.
-      user_fields: fields of the front matter that count more than what the run knows (`card_fields`).
+      user_fields: fields of the front matter that override what the run knows (`card_fields`).
       step: of the checkpoint; None for the best one, which is the one that the run scored.
     """
     assert model.pooler is not None  # runs have ours
@@ -199,7 +199,7 @@ def front_matter(
     name: str,
     user_fields: Mapping[str, Any] = MappingProxyType({}),
 ) -> "ModelCardData":
-    """The card's fields for the hub; those that are `user_fields` count more than what the run knows."""
+    """The card's fields for the hub; `user_fields` override what the run knows."""
     from huggingface_hub import EvalResult, ModelCardData
 
     config = run["config"]
@@ -334,7 +334,7 @@ def task_scores(result: Mapping[str, Any] | None) -> dict[str, Mapping[str, Any]
 
 
 def is_test(run: Mapping[str, Any], task: str) -> bool:
-    """Whether a task's pairs are a published test set. Otherwise they are those that the checkpoint was chosen by."""
+    """Whether a task's pairs are a published test set; otherwise they are those that chose the checkpoint."""
     evaluation = run["config"]["eval"]
     return task in TASKS and task in evaluation["tasks"] and not _is_file(evaluation)
 

@@ -20,7 +20,7 @@ FREE = (
     *("train.log_every", "train.report_to", "data.local_cache", "teacher.kept", "eval.extra"),
     *("analysis.", "checkpoint.", "parallel."),
 )
-KEPT = "kept"  # in `model`: what the trained model keeps of the one that it started from (`model.keep_settings`)
+KEPT = "kept"  # in `model`: the settings that the trained model keeps of its start model (`model.keep_settings`)
 KEPT_FIELDS = {"normalize", "default_prompt_name", "similarity", "truncate_dim"}
 MODULES = "modules"  # in `model`: what comes after its pooler and head (`model.keep_modules`)
 KINDS = {kind.__name__: kind for kind in (Dense, LayerNorm, Normalize)}

@@ -1,4 +1,4 @@
-"""What a run asks of its training data."""
+"""The training data of a run, and how it reads them."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -86,6 +86,6 @@ class DataSpec:
         return (anchor, *[positive] * (columns - 1))
 
     def leaves_equal_out(self, columns: int) -> bool:
-        """Whether equal texts are no negatives, in data with so many columns of sentences."""
+        """Whether equal texts are left out of the negatives, in data with this many columns of sentences."""
         wanted = self.equal_texts == "left_out" or (not self.equal_texts and columns > 1)
         return wanted and self.contrasts

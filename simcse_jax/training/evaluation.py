@@ -26,7 +26,7 @@ Final = sts.Similarity | transfer.Transfer | retrieval.Retrieval | Extra
 
 @dataclasses.dataclass(frozen=True)
 class EvaluationSpec:
-    """What scores a run; see the fields of `config.eval`."""
+    """How a run is scored; see the fields of `config.eval`."""
 
     data: str
     development: str

@@ -86,7 +86,7 @@ def split_rows(spec: HeldOutSpec, examples: Examples) -> Split:
 
 
 def obstacle(spec: HeldOutSpec, examples: Examples, split: Split) -> str:
-    """Why rows cannot be held out, for people; "" if they can."""
+    """Why rows cannot be held out, as text; "" if they can."""
     parts = (split.development, split.test)
     where, fewest = " in each half" * spec.chooses, min(map(split.independent, parts))
     if fewest < FEWEST:

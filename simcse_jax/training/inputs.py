@@ -138,7 +138,7 @@ def dropped_parts(keep_settings: bool, model: Pretrained) -> list[str]:
 
 
 def differences(spec: ModelSpec, max_length: int, model: Pretrained) -> str:
-    """How a run differs from the sentence encoder that it starts from, for people; empty: not at all.
+    """How a run differs from the sentence encoder that it starts from, as text; empty if it does not.
 
     Of a model that does not state how it makes embeddings, nothing but its length can differ.
     """

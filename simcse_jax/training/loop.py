@@ -233,7 +233,7 @@ class Training:
             self.write(number, evaluator(chosen.model) | chosen.which)
 
     def _loss(self, before: str) -> str:
-        """The last step's loss for people, after `before`; "" at the start."""
+        """The last step's loss as text, after `before`; "" at the start."""
         return f"{before}loss {self.last['loss']:.4f}" if self.last else ""
 
     def decide(self) -> None:

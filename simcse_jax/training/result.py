@@ -92,7 +92,7 @@ def report(training: Training, best: int, embed: Embedder, start: Embedder | Non
 
 
 def describe_comparison(comparison: Comparison) -> str:
-    """The comparison with the start, for people."""
+    """The comparison with the start, as text."""
     before, after, low, high, measure = comparison
     numbers = [f"{before:.2f}", f"{after:.2f}", f"{after - before:+.2f}", f"{low:+.2f} to {high:+.2f}"]
     table = aligned([["before", "after", "change", "95% interval"], numbers])

@@ -59,7 +59,7 @@ READ = (
     "eval.postprocess_data",
     "analysis.data",
 )
-LISTS = ("data.train", "eval.retrieval.data", "eval.postprocess_data")  # those of them that may name several sources
+LISTS = ("data.train", "eval.retrieval.data", "eval.postprocess_data")  # fields that may name several sources
 
 
 def train_and_evaluate(

@@ -142,7 +142,7 @@ class Setup:
         return params if self.recipe.by_layer else replicate_whole(params, self.mesh)
 
     def model(self, trained: Params, tower: int = 0) -> Params:
-        """All parameters, for scoring: with those that are frozen and without LoRA, whose products are added.
+        """All parameters, for scoring: with the frozen ones, and with LoRA's products added to the weights.
 
         The first or the second encoder stands in the place of the first one.
 
@@ -171,7 +171,7 @@ class Setup:
 
 
 def data_spec(config: Config) -> DataSpec:
-    """What a run asks of its training data."""
+    """The training data of a run, and how it reads them."""
     data, views, objectives = config.data, config.views, config.objective
     scored, taught = needing(objectives, "scores"), needing(objectives, "teacher")
     paired_by, pairing = find_pairing(objectives) or ("", None)
@@ -226,7 +226,7 @@ def held_out_spec(config: Config) -> HeldOutSpec:
 
 
 def evaluation_spec(config: Config) -> EvaluationSpec:
-    """What scores a run."""
+    """How a run is scored."""
     fields, halved = config.eval, config.eval.against_start and config.eval.every > 0
     same = {field.name: fields[field.name] for field in dataclasses.fields(EvaluationSpec) if field.name in fields}
     return EvaluationSpec(**same | {"retrieval": RetrievalSpec(**fields.retrieval)}, halved=halved, seed=config.seed)
@@ -305,7 +305,7 @@ class AbstractStep(NamedTuple):
 def abstract_step(
     config: Config, encoder: EncoderConfig, columns: int, generator: EncoderConfig | None = None
 ) -> AbstractStep:
-    """The step of a run on data with so many columns; `generator` is the shape of config.model.generator."""
+    """The step of a run on data with this many columns; `generator` is the shape of config.model.generator."""
     spec, data, dtype = model_spec(config), data_spec(config), config.train.dtype
     masking = Masking(mask_id=103, special_ids=(0, 100, 101, 102, 103))  # BERT's
     encoder = dataclasses.replace(encoder, convolutions=spec.convolutions, mask_token_id=masking.mask_id)

@@ -9,7 +9,7 @@ import numpy as np
 
 from simcse_jax.host.progress import Progress
 
-AHEAD, FEWEST = 1.0, 2  # the host may be so many seconds of work before the devices, and so many steps at least
+AHEAD, FEWEST = 1.0, 2  # the host's lead over the devices: at most these seconds, but at least these steps
 
 
 class Speed:
@@ -59,7 +59,7 @@ class Speed:
 
 
 class Steps:
-    """Follows the steps on the devices, ahead of which the host dispatches others; shows those that have finished.
+    """Follows the steps on the devices while the host dispatches later ones; shows how many have finished.
 
     Asking whether a step has finished does not wait for it. A loss is fetched when the bar or a line is about to show
     it, from a step that has finished.
@@ -95,5 +95,5 @@ class Steps:
 
 
 def describe(loss: np.ndarray) -> str:
-    """The loss for people."""
+    """The loss as text."""
     return f"loss {loss:.4f}"

@@ -30,7 +30,7 @@ Update = Callable[..., tuple[TrainState, Metrics]]  # (state, batch, settings, f
 def init_state(
     params: Params, settings: Mapping[str, Any], chosen: Optimization = ADAMW, kept: Kept | None = None
 ) -> TrainState:
-    """The state before the first update; the optimizer's part is on no particular device, whatever `params` are."""
+    """The state before the first update. The optimizer's part is bound to no device, even where `params` are."""
     return TrainState(jnp.zeros((), jnp.int32), params, _fresh(params, settings, chosen), kept or {})
 
 

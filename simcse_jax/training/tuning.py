@@ -56,7 +56,7 @@ from simcse_jax.training.setup import data_spec, held_out_spec
 
 LOOKED_AT = 1000  # rows whose lengths are looked at
 MANY_LABELS = 20
-SHORTEST, STEP = 32, 32  # tokens: the least length, and what it is rounded up to
+SHORTEST, STEP = 32, 32  # tokens: the least length, and the multiple that lengths are rounded up to
 MOST_STEPS = 4000  # on sentences alone
 FEW_STEPS = 500  # with no more of them the last checkpoint is taken, and all that is held out compares it
 FEW, MANY = 100, 2000  # rows held out, at least and at most
@@ -223,7 +223,7 @@ def rows_to_hold_out(data: DataSummary, objectives: Mapping[str, Any]) -> tuple[
 
 
 def find_obstacle(data: DataSummary, spec: HeldOutSpec, subsample: int) -> str:
-    """Why the rows that are to be held out cannot be, for people; "" if they can."""
+    """Why the rows that are to be held out cannot be, as text; "" if they can."""
     examples = Examples(data.pairs, 0, scores=np.array(data.scores, np.float32) if data.score else None)
     if subsample:
         examples = draw(examples, subsample, spec.seed, spec.data)

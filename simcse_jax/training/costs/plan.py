@@ -188,7 +188,7 @@ class CorpusPlan:
 
 
 def describe_plan(plan: CorpusPlan) -> str:
-    """All figures and assumptions, for people."""
+    """All figures and assumptions, as text."""
     kind = "GPU" if plan.training.chip.node_bandwidth else "chip"
     lines = [f"{'stage':<20}{'least hours':>12}{kind + ' hours':>12}  bound by; bytes"]
     for stage in plan.stages:

@@ -139,7 +139,7 @@ class Report:
 
 
 def describe(report: Report) -> str:
-    """All figures of one topology, for people."""
+    """All figures of one topology, as text."""
     kind, on_gpus = ("GPU", True) if report.chip.node_bandwidth else ("chip", False)
     parts = ", ".join(f"{name} {size / 2**30:.2f}" for name, size in report.memory.items())
     passes = ", ".join(f"{flops / 1e9:.1f} in {count:.3g}" for count, flops in sorted(report.passes.items()))
@@ -173,7 +173,7 @@ def _along(collective: Collective) -> str:
 
 
 def largest(report: Report, top: int) -> str:
-    """The `top` largest consumers of HBM traffic of one topology, for people."""
+    """The `top` largest consumers of HBM traffic of one topology, as text."""
     lines = [f"{report.topology}: the largest {min(top, len(report.consumers))} of {len(report.consumers)} consumers"]
     for consumer in report.consumers[:top]:
         share = consumer.bytes / report.hbm_bytes

@@ -50,7 +50,7 @@ def choose_batch(
 
 
 def padded_length(tokens: float, max_length: int) -> int:
-    """The length of a batch of sentences of so many tokens, when many sentences are encoded."""
+    """The padded length of a batch whose sentences have this many tokens, when many are encoded."""
     return min(next((length for length in FINE_LENGTHS if length >= tokens), max_length), max_length)
 
 

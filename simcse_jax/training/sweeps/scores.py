@@ -24,7 +24,7 @@ class SweepScores(NamedTuple):
     """The scores of the finished runs."""
 
     by_run: dict[str, dict[int, dict[str, float]]]  # variant → seed → metric → value
-    absent: dict[str, tuple[str, ...]]  # average → its tasks that it is without; averages of all tasks are left out
+    absent: dict[str, tuple[str, ...]]  # average → the tasks that it lacks; complete averages are left out
     measures: tuple[str, ...] = ()  # of `before` and `after`
 
 
@@ -117,7 +117,7 @@ def comparable(variant: Variant, config: Section, absent: Mapping[str, Sequence[
 
     Args:
       variant, config: of a row.
-      absent: average → its tasks that it is without, as in `SweepScores`.
+      absent: average → the tasks that it lacks, as in `SweepScores`.
     """
     paper, not_comparable = dict(variant.paper), set()
     for name, metric in METRICS.items():
