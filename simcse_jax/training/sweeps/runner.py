@@ -52,7 +52,7 @@ class SweepRun(NamedTuple):
         return f"{self.variant} (seed {self.seed})"
 
     def is_done(self) -> bool:
-        """Whether the run has its scores, with those of `eval.extra`. If only these are missing, only they are computed.
+        """Whether it has its scores, with those of `eval.extra`. If only these are missing, only they are computed.
 
         Raises:
           UserError: when its folder holds a run of another config.
