@@ -141,7 +141,7 @@ scaling() { # one chip, two, four …
 
 compiled() { # the same program, compiled here and for a described GPU, at the same time
   local kind
-  kind=${KIND:-$("$python" -c 'from simcse_jax.training.costs.described import at_hand; print(at_hand().partition(":")[0])')}
+  kind=${KIND:-$("$python" -c 'from simcse_jax.training.costs.described import local_topology; print(local_topology().partition(":")[0])')}
   for batch in "${BATCH:-64}" "${LARGE_BATCH:-512}"; do
     for topology in ${HERE-here} "$kind:1"; do
       "$python" -m simcse_jax aot --config unsup_bert --topology "$topology" --batch-per-chip "$batch" --top 5 \

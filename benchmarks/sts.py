@@ -20,7 +20,7 @@ from benchmarks.random_models import MINILM
 from benchmarks.side_by_side import Contender
 from simcse_jax.choices import TASKS
 from simcse_jax.commands.command_line import run_command
-from simcse_jax.commands.evaluate import choose
+from simcse_jax.commands.evaluate import choose_names
 from simcse_jax.evaluation import sts
 from simcse_jax.host.outputs import output_file
 
@@ -73,7 +73,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--peer-batch-size", type=int, least=1, default=32, help="theirs; 32 is its own default")
     parser.add_argument("--output", type=output_file, help="the figures as JSON")
     args = parser.parse_args()
-    args.tasks = choose("--tasks", args.tasks.split(","), TASKS, "task")
+    args.tasks = choose_names("--tasks", args.tasks.split(","), TASKS, "task")
     return args
 
 

@@ -88,14 +88,14 @@ def commands() -> str:
 def of_command(name: str) -> Iterator[str]:
     """A command's description and its options; of one that has fields in place of them, its help without them."""
     if name not in ("train", "tune", "sweep"):
-        function = verbs.function_of(name)
+        function = verbs.import_verb(name)
         yield options_of(function)
         for part, other in getattr(sys.modules[function.__module__], "SUBCOMMANDS", {}).items():
             yield f"### {name} {part}\n\n{options_of(other)}"
         return
     shown = io.StringIO()
     with mock.patch.object(sys, "argv", [f"simcse-jax {name}", "--help"]), contextlib.redirect_stdout(shown):
-        verbs.main_of(name)()
+        verbs.make_main(name)()
     usage, about, *blocks = shown.getvalue().replace(f"{ROOT}/", "").split("\n\n")
     yield f"`{usage.removeprefix('usage: ')}`\n\n{plain(about)}\n\n[All fields](fields.md)"
     for block in blocks:

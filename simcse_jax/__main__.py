@@ -74,9 +74,9 @@ def dispatch() -> None:
         hint = f"near ones are {', '.join(close)}" if len(close) > 1 else f"the nearest one is {close[0]}"
         raise UserError(f"no {kind} {command!r}; {hint} ({program} --help lists all)")
     sys.argv = [f"{program} {command}", *rest]
-    from simcse_jax.commands.verbs import main_of
+    from simcse_jax.commands.verbs import make_main
 
-    main_of(command)()
+    make_main(command)()
 
 
 def main() -> None:

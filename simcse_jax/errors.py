@@ -8,15 +8,15 @@ from contextvars import ContextVar
 in_command: ContextVar[bool] = ContextVar("in_command", default=False)  # whether the process is a command's own
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
+def nearest(name: str, names: Iterable[str]) -> str:
     """The most similar of the known names."""
-    return difflib.get_close_matches(name, list(known), n=1, cutoff=0.0)[0]
+    return difflib.get_close_matches(name, list(names), n=1, cutoff=0.0)[0]
 
 
-def near(name: str, known: Iterable[str]) -> list[str]:
+def near(name: str, names: Iterable[str]) -> list[str]:
     """The known names that could be meant, at most three; always at least one."""
-    known = list(known)
-    return difflib.get_close_matches(name, known, n=3, cutoff=0.6) or [nearest(name, known)]
+    names = list(names)
+    return difflib.get_close_matches(name, names, n=3, cutoff=0.6) or [nearest(name, names)]
 
 
 class UserError(Exception):
@@ -31,9 +31,9 @@ class UserError(Exception):
         super().__init__("\n  ".join([message, *self.listed]))
 
 
-def no_such(where: str, kind: str, name: str, known: Iterable[str]) -> UserError:
+def no_such(where: str, kind: str, name: str, names: Iterable[str]) -> UserError:
     """The error for an unknown name; it gives the nearest known one."""
-    return UserError(f"{where}: no {kind} {name!r}; the nearest one is {nearest(name, known)}")
+    return UserError(f"{where}: no {kind} {name!r}; the nearest one is {nearest(name, names)}")
 
 
 class Preempted(Exception):
@@ -51,13 +51,13 @@ def option(name: str, value: object) -> str:
 
 
 def broken(text: str) -> str:
-    """What is wrong with a text that cannot be written, for a message: it has half of a character without the other."""
-    half = next(each for each in text if "\ud800" <= each <= "\udfff")
+    """The message for a text that cannot be written, since it has half of a surrogate pair."""
+    half = next(character for character in text if "\ud800" <= character <= "\udfff")
     return f"holds a broken character (U+{ord(half):04X} alone); remove or replace it"
 
 
 def not_utf8(error: UnicodeDecodeError, others_are: bool = False) -> str:
-    """What is wrong with a line's bytes, and the remedy, for a message.
+    """The message for a line that is not UTF-8, with the remedy.
 
     WINDOWS-1252 has all characters of Latin-1. What it would make of the line is quoted, since it would destroy text in
     other encodings.
@@ -72,7 +72,7 @@ def not_utf8(error: UnicodeDecodeError, others_are: bool = False) -> str:
     return f"is not UTF-8 (byte 0x{line[place]:02x}); {cure}"
 
 
-def why(error: BaseException) -> str:
+def system_message(error: BaseException) -> str:
     """The system's words for an error of a file, or the message of a store's client or another library."""
     return getattr(error, "strerror", None) or reason(error)
 

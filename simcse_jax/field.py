@@ -27,7 +27,7 @@ def rule(words: str, holds: Callable[[Any], bool]) -> Rule:
     return Rule(words, check)
 
 
-def listed(words: str, read: Callable[[Any], object]) -> Rule:
+def list_of(words: str, read: Callable[[Any], object]) -> Rule:
     """The rule of a list of numbers, which `read` takes, or raises a ValueError.
 
     They are texts there, as on the command line and in `run.json`.
@@ -63,38 +63,38 @@ def above(bound: float, why: str = "") -> Rule:
     return rule(f"above {bound}{why and f' ({why})'}", lambda value: bound < value < inf)
 
 
-def given(words: str) -> Rule:
+def nonempty(words: str) -> Rule:
     """A text that is not empty."""
     return rule(words, bool)
 
 
 def one_of(names: Iterable[str]) -> Rule:
     """One of several names."""
-    known = tuple(names)
-    return rule(f"one of {', '.join(known)}", lambda value: value in known)
+    choices = tuple(names)
+    return rule(f"one of {', '.join(choices)}", lambda value: value in choices)
 
 
 def either(names: Iterable[str]) -> Rule:
     """One of two names."""
-    known = tuple(names)
-    return rule(" or ".join(known), lambda value: value in known)
+    choices = tuple(names)
+    return rule(" or ".join(choices), lambda value: value in choices)
 
 
 def empty_or_one_of(names: Iterable[str]) -> Rule:
     """One of several names, or none of them."""
-    known = tuple(names)
-    return rule(f"empty or one of {', '.join(known)}", lambda value: value in ("", *known))
+    choices = tuple(names)
+    return rule(f"empty or one of {', '.join(choices)}", lambda value: value in ("", *choices))
 
 
 def empty_or_named(kind: str, names: Iterable[str]) -> Rule:
     """As `empty_or_one_of`, but the error has the nearest name."""
-    known = tuple(names)
+    choices = tuple(names)
 
     def check(field: str, value: str) -> None:
-        if value and value not in known:
-            raise no_such(field, kind, value, known)
+        if value and value not in choices:
+            raise no_such(field, kind, value, choices)
 
-    return Rule(f"empty or one of {', '.join(known)}", check)
+    return Rule(f"empty or one of {', '.join(choices)}", check)
 
 
 def read_milestones(text: str) -> list[tuple[int, float]]:
@@ -103,11 +103,11 @@ def read_milestones(text: str) -> list[tuple[int, float]]:
     Raises:
       ValueError: when it has another form.
     """
-    found = []
+    milestones = []
     for part in text.split(",") if text else ():
         step, _, factor = part.partition(":")
-        found.append((int(step), float(factor)))
-    return found
+        milestones.append((int(step), float(factor)))
+    return milestones
 
 
 def milestones(largest: int) -> Rule:
@@ -116,28 +116,28 @@ def milestones(largest: int) -> Rule:
 
     def holds(text: str) -> bool:
         try:
-            found = read_milestones(text)
+            read = read_milestones(text)
         except ValueError:
             return False
-        steps = [0, *(step for step, _ in found)]
+        steps = [0, *(step for step, _ in read)]
         rising = all(before < after for before, after in pairwise(steps))
-        return rising and steps[-1] <= largest and all(0 <= factor < inf for _, factor in found)
+        return rising and steps[-1] <= largest and all(0 <= factor < inf for _, factor in read)
 
     return rule(words, holds)
 
 
 def each_once(kind: str, names: Iterable[str]) -> Rule:
     """Any of several names, each at most once; the error has the nearest name."""
-    known = tuple(names)
+    choices = tuple(names)
 
     def check(field: str, value: Sequence[str]) -> None:
         for name in value:
-            if name not in known:
-                raise no_such(field, kind, name, known)
+            if name not in choices:
+                raise no_such(field, kind, name, choices)
             if value.count(name) > 1:
                 raise UserError(f"{field}: {name} is given twice; list each {kind} once, separated by commas")
 
-    return Rule(f"any of {', '.join(known)}", check)
+    return Rule(f"any of {', '.join(choices)}", check)
 
 
 BELOW_ONE = rule("at least 0 and below 1", lambda rate: 0 <= rate < 1)  # a rate
@@ -165,8 +165,8 @@ class Field:
         if not self.only:
             return True
         name, equals, value = self.only.partition("=")
-        found = reduce(getattr, name.split("."), config)
-        return found == value if equals else bool(found)
+        setting = reduce(getattr, name.split("."), config)
+        return setting == value if equals else bool(setting)
 
 
 def field(default: Any, meaning: str, *rules: Rule, only: Condition = "") -> Field:

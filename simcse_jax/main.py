@@ -2,7 +2,7 @@
 
 import sys
 
-from simcse_jax.commands.command_line import describe_exit_codes, run_command, started_as
+from simcse_jax.commands.command_line import describe_exit_codes, invocation, run_command
 from simcse_jax.commands.train import train
 from simcse_jax.host import huge_pages
 
@@ -30,7 +30,7 @@ def help_text() -> str:
         "--config.FIELD=VALUE": "replaces the recipe's value",
     }
     parts = [describe_flags(flags), describe_recipes(FOLDER), describe_fields(FIELDS, SECTIONS)]
-    return "\n\n".join([ABOUT.format(program=started_as("train")), *parts, describe_exit_codes()])
+    return "\n\n".join([ABOUT.format(program=invocation("train")), *parts, describe_exit_codes()])
 
 
 def main() -> None:

@@ -204,7 +204,7 @@ class SimCSE:
     @property
     def card(self) -> dict[str, Any]:
         """The fields of its model card that are known: `license`, `base_model`, `datasets` …; a run has them too."""
-        return exporting.card_of(self._model)
+        return exporting.card_front_matter(self._model)
 
     @property
     def tokens(self) -> TokenEncoder:

@@ -10,7 +10,7 @@ from support import ROOT, refused
 
 from simcse_jax import __version__
 from simcse_jax.__main__ import COMMANDS, dispatch
-from simcse_jax.commands.command_line import module_of, run_command
+from simcse_jax.commands.command_line import module_name, run_command
 
 WITHOUT_HEAVY_IMPORTS = "import sys; sys.modules.update(jax=None, flax=None, transformers=None, ml_collections=None); "
 WITHOUT_HEAVY_IMPORTS += "sys.argv = ['simcse-jax']; from simcse_jax.__main__ import dispatch; dispatch()"
@@ -35,7 +35,7 @@ def test_the_commands_are_listed_with_a_line_each_and_an_unknown_one_has_the_nea
     assert max(map(len, done.stdout.splitlines())) <= 110
     assert all(start(monkeypatch, capsys, *args).stdout == done.stdout for args in ([], ["-h"]))
     for name in COMMANDS:
-        assert importlib.util.find_spec(module_of(name)), name
+        assert importlib.util.find_spec(module_name(name)), name
     assert start(monkeypatch, capsys, "--version").stdout == f"simcse_jax {__version__}\n"
     for given, parts in (
         ("evalute", ("no command 'evalute'; the nearest one is evaluate (simcse-jax --help",)),

@@ -36,7 +36,7 @@ DEFAULT = Protocol()
 PROTOCOL = Group("Protocol", help="What the paper leaves open; the defaults come closest to it.")
 
 
-def shown(numbers: Sequence[int]) -> str:
+def format_numbers(numbers: Sequence[int]) -> str:
     """A default for the help."""
     return " ".join(map(str, numbers))
 
@@ -55,7 +55,7 @@ def analyze(
     rank: Annotated[Numbers | None, Parameter(validator=Number(gte=2, lte=MOST_ROWS))] = None,
     artificial: Annotated[
         Numbers,
-        Parameter(validator=Number(gte=0, lte=MOST_ROWS), show_default=shown),
+        Parameter(validator=Number(gte=0, lte=MOST_ROWS), show_default=format_numbers),
     ] = (0, 100, 300, 704),
     batch_size: BatchSize = 64,
     protocol: Annotated[Protocol, Parameter(name="*", group=PROTOCOL)] = DEFAULT,
@@ -142,8 +142,8 @@ def analyze_models(
     }
     for pair in models.pairs:
         tokens.check_same_tokens({models.names[label]: surveys[label] for label in pair})
-    for (one, _), (other, _) in itertools.combinations(models.pairs, 2):
-        tokens.check_in_common(surveys[one], surveys[other])
+    for (first, _), (other, _) in itertools.combinations(models.pairs, 2):
+        tokens.check_in_common(surveys[first], surveys[other])
     measured = {}
     with printing(True) as say:
         say(report.data_lines(data.name, surveys, max_length))
@@ -223,7 +223,7 @@ def analyze_runs(
       UserError: naming the run that has nothing to measure or was measured on other sentences.
     """
     from simcse_jax.evaluation.analysis import dynamics, report
-    from simcse_jax.runs.dynamics import read_run, recorded
+    from simcse_jax.runs.dynamics import read_measurements, read_run
     from simcse_jax.runs.workdir import versions
 
     folders = {name: as_path(name) for name in workdirs}
@@ -231,7 +231,7 @@ def analyze_runs(
     labels = dict(zip(runs, dynamics.labels({name: run["config"] for name, run in runs.items()}), strict=True))
     with printing(True) as say:
         if data is None:
-            points, about, where = recorded(folders, runs)
+            points, about, where = read_measurements(folders, runs)
         else:
             points, about = measure_runs(data, protocol, batch_size, folders, labels, say)
             where = data.name

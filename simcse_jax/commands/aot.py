@@ -73,9 +73,9 @@ def aot(
     recipe = validate(parse([f"--config={config}", *(f"--config.{field}" for field in fields)], needs_workdir=False)[0])
     from simcse_jax.runs.state import model_spec
     from simcse_jax.training.costs import gpus
-    from simcse_jax.training.costs.described import HERE, at_hand, described_devices, prepare
+    from simcse_jax.training.costs.described import HERE, described_devices, local_topology, prepare
     from simcse_jax.training.costs.fit import encoding_costs, step_costs
-    from simcse_jax.training.costs.plan import Plan, describe_plan, read_plan
+    from simcse_jax.training.costs.plan import CorpusPlan, describe_plan, read_plan
     from simcse_jax.training.costs.roofline import describe, largest, table
     from simcse_jax.training.costs.sizes import choose_batch, guess_columns, padded_length, read_models
     from simcse_jax.training.inputs import check_parts
@@ -95,7 +95,7 @@ def aot(
 
     names = list(topology)
     if names == [HERE]:
-        names = [at_hand()]
+        names = [local_topology()]
     else:
         prepare(any(map(gpus.is_gpu, names)))
     chips = {name: len(described_devices(name)) for name in names}
@@ -107,12 +107,12 @@ def aot(
     }
     width = columns or guess_columns(data)
     dtype = recipe.train.dtype
-    what = "encoding" if encode else f"{width} column(s) of data{'' if columns else ' assumed'}"
+    work = "encoding" if encode else f"{width} column(s) of data{'' if columns else ' assumed'}"
     precision = "highest" if encode else recipe.train.matmul_precision  # models are never used at a lower one
     with printing(path is not None) as say:
         say(
             f"{recipe.model.init_from}, {encoder.num_layers} layers, {dtype} at precision {precision}; "
-            f"{what}, {max_length} tokens{'' if fill == 1 else f', {fill:.0%} of the places filled'}"
+            f"{work}, {max_length} tokens{'' if fill == 1 else f', {fill:.0%} of the places filled'}"
         )
         reports = []
         for name in names:
@@ -130,7 +130,7 @@ def aot(
             say(f"{names[0]}: encoding, {length} tokens with padding; compiling")
             shape = batches[names[0]], length
             encoding = encoding_costs(spec, encoder, shape, dtype, names[0], chips[names[0]])
-            corpus = Plan(assumptions, encoder, reports[0], encoding)
+            corpus = CorpusPlan(assumptions, encoder, reports[0], encoding)
             reports.append(encoding)
             figures, text = corpus.to_json(), describe_plan(corpus)
         if path:

@@ -10,7 +10,7 @@ from ml_collections import config_dict
 from simcse_jax.choices import pooler_of
 from simcse_jax.commands import sweep as sweeping
 from simcse_jax.config.checks import check_field, validate
-from simcse_jax.config.fields import defaults_of, fields_of, flatten
+from simcse_jax.config.fields import declared_fields, flatten, make_defaults
 from simcse_jax.config.flags import (
     SHORT,
     field_meant,
@@ -20,7 +20,7 @@ from simcse_jax.config.flags import (
     no_such_field,
 )
 from simcse_jax.config.loss_fields import fields_of_objectives
-from simcse_jax.config.recipes import mistakes_in
+from simcse_jax.config.recipes import report_mistakes
 from simcse_jax.config.sections import Section
 from simcse_jax.data.in_memory import write_examples
 from simcse_jax.errors import UserError
@@ -32,7 +32,7 @@ from simcse_jax.runs.workdir import Workdir
 from simcse_jax.simcse import SimCSE
 from simcse_jax.training.run import sources, train_and_evaluate
 
-DATA, EVAL = "data.parquet", "eval.parquet"  # in the workdir: what a program had in memory
+DATA, EVAL = "data.parquet", "eval.parquet"  # in the workdir, for data that a program has in memory
 Callback = Callable[[int, Mapping[str, float]], object]
 
 
@@ -113,20 +113,20 @@ def train(
       Preempted, KeyboardInterrupt: for SIGTERM and Ctrl-C, after saving.
     """
     _check_arguments(workdir, callbacks)
-    config, complete, name = _loaded(recipe)
-    given = _given(config, data, model, eval, objective, fields)
-    for field, value in given.items():
+    config, complete, name = _load_recipe(recipe)
+    user_fields = _collect_fields(config, data, model, eval, objective, fields)
+    for field, value in user_fields.items():
         set_field(config, field, value)
     if not is_remote(str(workdir)):
         output_folder(str(workdir), option="workdir", utf8=True)
     for field, value, file in (("data.train", data, DATA), ("eval.data", eval, EVAL)):
         if value is not None and not isinstance(value, str | Path):
-            given[field] = _written(value, workdir, field, file)
-            set_field(config, field, given[field])
-    with mistakes_in(name):
-        complete(config, {*given})
+            user_fields[field] = _write_data(value, workdir, field, file)
+            set_field(config, field, user_fields[field])
+    with report_mistakes(name):
+        complete(config, {*user_fields})
     if isinstance(recipe, str | Path) and is_of_package(str(recipe)):
-        leave_out_missing_scores(config, {*given})
+        leave_out_missing_scores(config, {*user_fields})
     checked = validate(config)
     if not is_remote(str(workdir)):
         output_folder(str(workdir), sources(checked), option="workdir", utf8=True)
@@ -161,32 +161,34 @@ def sweep(
     Raises:
       UserError: as `train`; also when a run has failed.
     """
-    known = load_config(recipe).fields
+    known_fields = load_config(recipe).fields
     for short, value in {"data": data, "model": model, "eval": eval}.items():
         if value is not None:
             if not isinstance(value, str | Path):
                 raise UserError(f"{short}: a sweep takes the name of a file or folder, not {type(value).__name__}")
             fields[SHORT[short]] = value
-    known |= {name: value for name, value in fields.items() if name in known}  # weights of objectives
+    known_fields |= {name: value for name, value in fields.items() if name in known_fields}  # weights of objectives
     argv = [f"--config={recipe}", f"--workdir={workdir}"]
-    argv += [f"--over={_full(name, known)}={_listed(v)}" for name, v in (over or {}).items()]
+    argv += [f"--over={_full_name(name, known_fields)}={_join_values(v)}" for name, v in (over or {}).items()]
     for name, value in fields.items():
-        argv.append(f"--config.{name if name.startswith('sweep.') else _full(name, known)}={_listed(value)}")
+        argv.append(
+            f"--config.{name if name.startswith('sweep.') else _full_name(name, known_fields)}={_join_values(value)}"
+        )
     return sweeping.run(argv)
 
 
-def _full(name: str, known: Mapping[str, Any]) -> str:
+def _full_name(name: str, known_fields: Mapping[str, Any]) -> str:
     """The field that a name or its last part means.
 
     Raises:
       UserError: when there is none, or one of several could be meant.
     """
-    if not (full := name if name in known else field_meant(name, known)):
-        raise UserError(f"{name}: {no_such_field(name, known)}")
+    if not (full := name if name in known_fields else field_meant(name, known_fields)):
+        raise UserError(f"{name}: {no_such_field(name, known_fields)}")
     return full
 
 
-def _listed(value: Any) -> str:
+def _join_values(value: Any) -> str:
     return ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
 
 
@@ -196,10 +198,10 @@ def set_field(config: config_dict.ConfigDict, name: str, value: Any) -> None:
     Raises:
       UserError: when there is no such field, or the value is not of its type or within its bounds.
     """
-    known = fields_of(config)
-    if name not in known:
+    known_fields = declared_fields(config)
+    if name not in known_fields:
         raise UserError(f"{name}: {no_such_field(name, flatten(config))}")
-    default = known[name].default
+    default = known_fields[name].default
     if isinstance(default, tuple) and not isinstance(value, str) and hasattr(value, "__iter__"):
         value = tuple(map(str, value))
     elif isinstance(default, str) and isinstance(value, Path):
@@ -208,55 +210,59 @@ def set_field(config: config_dict.ConfigDict, name: str, value: Any) -> None:
         value = float(value)
     if name.endswith(".pooler") and isinstance(value, str):
         value = pooler_of(value)
-    check_field(name, value, known[name])
+    check_field(name, value, known_fields[name])
     config.update_from_flattened_dict({name: value})
 
 
-def _loaded(recipe: str | Path | config_dict.ConfigDict) -> tuple[config_dict.ConfigDict, Callable[..., None], str]:
-    """A config of its own, the function that completes it, and its name for errors."""
+def _load_recipe(
+    recipe: str | Path | config_dict.ConfigDict,
+) -> tuple[config_dict.ConfigDict, Callable[..., None], str]:
+    """A copy of the config, the function that completes it, and its name for errors."""
     if isinstance(recipe, config_dict.ConfigDict):
-        return config_dict.ConfigDict(recipe.to_dict()), lambda config, given: None, "the config"
+        return config_dict.ConfigDict(recipe.to_dict()), lambda config, user_fields: None, "the config"
     if not isinstance(recipe, str | Path):
         raise UserError(f"recipe {recipe!r:.60}: must be the name of a recipe or a config file, or a config")
-    found = load_config(str(recipe))
-    return found.config, found.complete, str(recipe)
+    recipe_config = load_config(str(recipe))
+    return recipe_config.config, recipe_config.complete, str(recipe)
 
 
-def _given(
+def _collect_fields(
     config: config_dict.ConfigDict, data: Any, model: Any, eval: Any, objective: Any, fields: Mapping[str, Any]
 ) -> dict[str, Any]:
     """The values by dotted names; those in memory are left out. Says which fields the last parts of names mean."""
-    found: dict[str, Any] = {}
+    user_fields: dict[str, Any] = {}
     if objective is not None:
-        found |= _alone(config, objective)
+        user_fields |= _weights_of_only(config, objective)
     for name, value in {"data.train": data, "model.init_from": model, "eval.data": eval}.items():
         if isinstance(value, str | Path):
-            found[name] = str(value)
-    if model is not None and "model.init_from" not in found:
+            user_fields[name] = str(value)
+    if model is not None and "model.init_from" not in user_fields:
         raise UserError(f"model {model!r:.60}: must be a name or a folder")
-    known = flatten(config)
-    known |= found | {name: value for name, value in fields.items() if name in known}  # weights of objectives
-    meant = {name: _full(name, known) for name in fields}
+    known_fields = flatten(config)
+    known_fields |= user_fields | {
+        name: value for name, value in fields.items() if name in known_fields
+    }  # weights of objectives
+    meant = {name: _full_name(name, known_fields) for name in fields}
     if short := [full for name, full in meant.items() if full != name]:
         progress.write(f"set: {', '.join(short)}")
     for name, value in fields.items():
         full = meant[name]
-        if full in found and found[full] != value:
+        if full in user_fields and user_fields[full] != value:
             raise UserError(f"{name}: {full} is given twice")
-        found[full] = value
-    return found
+        user_fields[full] = value
+    return user_fields
 
 
-def _alone(config: config_dict.ConfigDict, objective: Any) -> dict[str, Any]:
+def _weights_of_only(config: config_dict.ConfigDict, objective: Any) -> dict[str, Any]:
     """The weights with which an objective is the only term."""
     if isinstance(objective, str) and objective in OBJECTIVES:
         name = objective
     else:
-        one = add(type(objective) if not isinstance(objective, type | str) else objective)
-        name = one.name
+        added = add(type(objective) if not isinstance(objective, type | str) else objective)
+        name = added.name
         if name not in config.objective:
-            config.objective[name] = defaults_of(fields_of_objectives([one])).objective[name]
-    return {f"objective.{each}.weight": float(each == name) for each in config.objective}
+            config.objective[name] = make_defaults(fields_of_objectives([added])).objective[name]
+    return {f"objective.{other}.weight": float(other == name) for other in config.objective}
 
 
 def _check_arguments(workdir: Any, callbacks: Any) -> None:
@@ -269,7 +275,7 @@ def _check_arguments(workdir: Any, callbacks: Any) -> None:
             raise UserError(f"callbacks: {callback!r:.60} cannot be called")
 
 
-def _written(value: Any, workdir: str | Path, field: str, file: str) -> str:
+def _write_data(value: Any, workdir: str | Path, field: str, file: str) -> str:
     """The path of a file in the workdir with what a program has in memory; a run that is there must have it already."""
     if is_remote(str(workdir)):
         raise UserError(f"workdir {workdir}: {field} in memory is written to a disk; write it to a file, and name that")

@@ -16,7 +16,7 @@ from cyclopts.validators import Number
 from simcse_jax.commands.verbs import Names, Seed, Texts, verb
 from simcse_jax.data.building.builders import BUILDERS, Builder, BuildOptions
 from simcse_jax.data.building.reading import Tally, resolve
-from simcse_jax.errors import UserError, no_such, why
+from simcse_jax.errors import UserError, no_such, system_message
 from simcse_jax.host.outputs import output_file
 from simcse_jax.host.storage import replacing_file
 
@@ -93,7 +93,7 @@ def write(path: Path, builder: Builder, rows: Iterable[tuple[str, ...]], sources
                 raise UserError(f"--source {' '.join(sources)}: gives no {builder.makes}; is it the right data?")
             return written
     except OSError as error:  # of reading they are `UserError` already
-        raise UserError(f"--output {path}: cannot be written: {why(error)}") from None
+        raise UserError(f"--output {path}: cannot be written: {system_message(error)}") from None
 
 
 def _write_rows(text: IO[str], builder: Builder, rows: Iterable[tuple[str, ...]]) -> int:

@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from simcse_jax.commands.command_line import warnings_in_a_line
+from simcse_jax.commands.command_line import shorten_warnings
 from simcse_jax.commands.verbs import Dtype, Pooler, TruncateDim, verb
 from simcse_jax.errors import UserError
 
@@ -55,7 +55,7 @@ def build_index(
             check_maker(files.parts[0].path, files.maker, made_by)
     elif made_by is None:
         raise UserError(f"{files.name}: does not say which model made the embeddings; give --model")
-    with warnings_in_a_line():
+    with shorten_warnings():
         about, added = build(folder, files, made_by, wanted)
     if not added:
         print(f"{output}: has these {files.count:,} rows already; {about.rows:,} in all, of {made_by.name}")

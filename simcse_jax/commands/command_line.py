@@ -1,4 +1,4 @@
-"""What all commands share: the parser, options, names of models, and the handling of errors."""
+"""What all commands share: names of models, what follows a command, and the handling of errors."""
 
 import contextlib
 import errno
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 SCRIPT, PACKAGE = PROGRAMS = ("simcse-jax", "python -m simcse_jax")
 
 
-def module_of(command: str) -> str:
+def module_name(command: str) -> str:
     """The module whose `main` a command runs, such as `simcse_jax.commands.build_data`."""
     return "simcse_jax.main" if command == "train" else f"simcse_jax.commands.{command.replace('-', '_')}"
 
 
-def started_as(command: str) -> str:
+def invocation(command: str) -> str:
     """How to start a command, in the way that this one was: `simcse-jax train`, or `python -m simcse_jax train`."""
     program, _, _ = sys.argv[0].rpartition(" ")  # simcse_jax.__main__ writes "simcse-jax encode"
     if program in PROGRAMS:
@@ -38,7 +38,7 @@ def started_as(command: str) -> str:
 
 def say_next(command: str, *arguments: str) -> None:
     """Prints the command that usually follows, on standard error: standard output has results alone."""
-    streams.say(f"next: {started_as(command)} {shlex.join(arguments)}")
+    streams.say(f"next: {invocation(command)} {shlex.join(arguments)}")
 
 
 MODEL = (
@@ -47,7 +47,7 @@ MODEL = (
 )
 
 
-class Model(NamedTuple):
+class ModelArgument(NamedTuple):
     """A model on the command line: NAME[@LAYERS][@POOLER][@METHOD][=LABEL]; labels and methods for some commands."""
 
     name: str  # with the step of a run's checkpoint, or a revision
@@ -63,7 +63,7 @@ class Model(NamedTuple):
         return "".join(f", {part}" for part in (*layers, self.pooler, self.postprocess) if part)
 
 
-def parse_model(spec: str, methods: Collection[str] = ()) -> Model:
+def parse_model(spec: str, methods: Collection[str] = ()) -> ModelArgument:
     """Reads NAME[@LAYERS][@POOLER][@METHOD]; NAME may be OWNER/NAME@REVISION or WORKDIR@step=N.
 
     Args:
@@ -81,7 +81,7 @@ def parse_model(spec: str, methods: Collection[str] = ()) -> Model:
             postprocess = parts.pop()
         else:
             break
-    return Model("@".join(parts), num_layers, pooler, postprocess)
+    return ModelArgument("@".join(parts), num_layers, pooler, postprocess)
 
 
 WRONG = 2
@@ -111,19 +111,19 @@ def describe_exit_codes() -> str:
 
 
 @contextlib.contextmanager
-def warnings_in_a_line() -> Iterator[None]:
+def shorten_warnings() -> Iterator[None]:
     """Prints each warning for the user (`UserWarning`) at once as a line on standard error, and each text once."""
     printed: set[str] = set()
 
     def show(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
         if not issubclass(category, UserWarning):
-            others(message, category, *place, **more)
+            show_before(message, category, *place, **more)
         elif str(message) not in printed:
             printed.add(str(message))
             print(f"warning: {message}", file=sys.stderr, flush=True)
 
     with warnings.catch_warnings():
-        others, warnings.showwarning = warnings.showwarning, show
+        show_before, warnings.showwarning = warnings.showwarning, show
         warnings.simplefilter("always", UserWarning)
         yield
 
@@ -153,7 +153,7 @@ def run_command(main: Callable[[], None]) -> NoReturn:
     SIMCSE_JAX_TRACEBACK in the environment it is raised instead.
     """
     token, before = in_command.set(True), warnings.formatwarning
-    warnings.formatwarning = _warning_in_a_line
+    warnings.formatwarning = _short_warning
     streams.prepare()
     try:
         code = _run(main)
@@ -165,7 +165,7 @@ def run_command(main: Callable[[], None]) -> NoReturn:
     sys.exit(code)
 
 
-def _warning_in_a_line(
+def _short_warning(
     message: Warning | str, category: type[Warning], filename: str, lineno: int, line: str | None = None
 ) -> str:
     """A warning for the user without its place in the code, also where it is printed as Python does."""
@@ -184,50 +184,50 @@ def _run(main: Callable[[], None]) -> Any:
         streams.flush()
         return code
     except UserError as error:
-        return _wrong(error.message, error.listed)
+        return _report_mistake(error.message, error.listed)
     except Preempted as stop:
         streams.say(str(stop))
         return PREEMPTED
     except BrokenPipeError:  # the reader closed the pipe, as `head` does
         return CLOSED
     except KeyboardInterrupt as stop:  # with a text where something was saved
-        streams.say(f"{stop}\n  {this_command()}" if str(stop) else "interrupted")
+        streams.say(f"{stop}\n  {repeat_command()}" if str(stop) else "interrupted")
         return INTERRUPTED
     except OSError as error:
         if error.errno not in OF_THE_MACHINE:
-            return _unexpected(error)
+            return _report_unexpected(error)
         where = "standard output or a file" if error.filename is None else error.filename  # a write gives no name
-        return _wrong(f"{where}: {error.strerror}")
+        return _report_mistake(f"{where}: {error.strerror}")
     except BaseException as error:  # a panic of a library in Rust is no Exception
-        return _unexpected(error)
+        return _report_unexpected(error)
 
 
-def _wrong(text: str, listed: Sequence[str] = ()) -> int:
-    streams.say("\n".join([f"error: {_in_a_line(text)}", *(f"  {_in_a_line(each)}" for each in listed)]))
+def _report_mistake(text: str, listed: Sequence[str] = ()) -> int:
+    streams.say("\n".join([f"error: {_one_line(text)}", *(f"  {_one_line(line)}" for line in listed)]))
     return WRONG
 
 
-def _in_a_line(text: str) -> str:
+def _one_line(text: str) -> str:
     line = " ".join(text.split())
     if len(line) > LONGEST:  # the mistake stands at the beginning, the remedy at the end
         line = f"{line[: LONGEST // 2]} … {line[-LONGEST // 2 :]}"
     return line
 
 
-def _unexpected(error: BaseException) -> int:
+def _report_unexpected(error: BaseException) -> int:
     """Prints a line about an error that nobody expected, and writes the full report."""
     if os.environ.get("SIMCSE_JAX_TRACEBACK"):
         raise error
-    text = report.describe(error, this_command())
+    text = report.describe(error, repeat_command())
     name = report.write(text)
     if name is None:
         streams.say(text)
-    what = f"{type(error).__name__}: {reason(error)}"
+    problem = f"{type(error).__name__}: {reason(error)}"
     if report.out_of_memory(error):
-        what = f"not enough memory; smaller batches, shorter sentences or a smaller model need less ({what})"
+        problem = f"not enough memory; smaller batches, shorter sentences or a smaller model need less ({problem})"
     else:
-        what = f"simcse_jax did not expect this: {what}"
-    streams.say(f"error: {what}; the full report is {f'in {name}' if name else 'above'}")
+        problem = f"simcse_jax did not expect this: {problem}"
+    streams.say(f"error: {problem}; the full report is {f'in {name}' if name else 'above'}")
     return UNEXPECTED
 
 
@@ -245,11 +245,11 @@ def open_reranker(name: str, batch_size: int, dtype: str) -> "CrossEncoder":
         raise UserError(f"--rerank {error}") from None
 
 
-def this_command() -> str:
+def repeat_command() -> str:
     """The command that started this process, to be given again."""
     arguments = sys.orig_argv
     if len(arguments) > 1 and os.path.basename(arguments[1]) == SCRIPT:  # a script of the interpreter's
-        found = shutil.which(SCRIPT)
-        if found and os.path.realpath(found) == os.path.realpath(arguments[1]):
+        script = shutil.which(SCRIPT)
+        if script and os.path.realpath(script) == os.path.realpath(arguments[1]):
             arguments = [SCRIPT, *arguments[2:]]
     return shlex.join(arguments)

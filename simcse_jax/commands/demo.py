@@ -7,7 +7,7 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from simcse_jax.commands.command_line import warnings_in_a_line
+from simcse_jax.commands.command_line import shorten_warnings
 from simcse_jax.commands.verbs import ModelName, Names, Pooler, verb
 from simcse_jax.errors import UserError, reason, require
 from simcse_jax.host.ports import LOCAL, bind, is_local
@@ -72,7 +72,7 @@ def demo(
         encoders[f"{compare}, for comparison"] = SimCSE(compare)
     for shown in encoders.values():
         shown.similarity_fn_name = "cosine"  # what the page says and colours
-    with warnings_in_a_line():
+    with shorten_warnings():
         if index is not None:
             count, sentences = open_index(encoder, index)
         else:
@@ -106,7 +106,7 @@ def keep_to_this_machine() -> None:
         os.environ[name] = ",".join(filter(None, [os.environ.get(name), LOCAL, "localhost"]))
 
 
-def examples_of(sentences: Sequence[str]) -> list[str]:
+def pick_examples(sentences: Sequence[str]) -> list[str]:
     """A few different sentences, evenly spread over the file: as queries, each finds at least itself."""
     different = [sentence for sentence in dict.fromkeys(sentences) if sentence.strip()]
     return different[:: max(1, len(different) // EXAMPLES)][:EXAMPLES]
@@ -132,7 +132,7 @@ def serve(
 
     from simcse_jax.serving.demo_page import CSS, build, shade_rules
 
-    page = build(models, count, examples_of(sentences))
+    page = build(models, count, pick_examples(sentences))
     try:
         page.launch(
             server_name=f"[{host}]" if ":" in host else host,

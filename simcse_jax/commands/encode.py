@@ -17,7 +17,7 @@ import numpy as np
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
-from simcse_jax.commands.command_line import say_next, warnings_in_a_line
+from simcse_jax.commands.command_line import say_next, shorten_warnings
 from simcse_jax.commands.verbs import (
     WITH_NO,
     BatchSize,
@@ -263,7 +263,7 @@ def output_of_folder(output: str, model: str, sources: Sequence[str]) -> Folder:
         written = [f"{DOT}{name}" for name in (PLAN, COUNTED, RANGES, MANIFEST)]
         output_folder(output, {"--model": model}, files=["embeddings-*", *written])
     for name in sources:  # which are too many for a comparison with each file of the folder
-        same = name.rpartition("/")[0] == str(folder) if is_remote(name) else _is_in(local_path(name), folder)
+        same = name.rpartition("/")[0] == str(folder) if is_remote(name) else _is_inside(local_path(name), folder)
         if same:
             raise UserError(f"--output {output}: is the folder of --data {name}; choose another")
     if folder.is_dir():
@@ -271,13 +271,13 @@ def output_of_folder(output: str, model: str, sources: Sequence[str]) -> Folder:
     return folder
 
 
-def _is_in(file: Path, folder: Folder) -> bool:
+def _is_inside(file: Path, folder: Folder) -> bool:
     """Whether a file, or what a link points to, lies in a folder."""
     return os.path.dirname(os.path.realpath(file)) == os.path.realpath(folder)
 
 
 def say_build(output: str, options: "EncodingOptions", maker: dict[str, Any] | None) -> None:
-    """Says how an index is built of what was written, where one can be; `maker` is the model that it is for."""
+    """Prints the command that builds an index of the output, if one can; `maker` is the model of the output."""
     if maker is None or options.tokens or options.output_dtype in SMALL:
         return
     model: list[str] = []
@@ -285,9 +285,13 @@ def say_build(output: str, options: "EncodingOptions", maker: dict[str, Any] | N
     if output.endswith(".npy"):  # other files name the model themselves
         if options.num_layers or options.prompt is not None or options.prompt_name is not None:
             return  # which `search build` cannot be given
-        given = {"--model": options.model, "--pooler": options.pooler, "--truncate-dim": options.truncate_dim}
-        given |= {"--dtype": options.dtype} if options.dtype != "float32" else {}
-        model = [text for option, value in given.items() if value for text in (option, str(value))]
+        options_of_model = {
+            "--model": options.model,
+            "--pooler": options.pooler,
+            "--truncate-dim": options.truncate_dim,
+        }
+        options_of_model |= {"--dtype": options.dtype} if options.dtype != "float32" else {}
+        model = [text for option, value in options_of_model.items() if value for text in (option, str(value))]
     name = f"{output.removesuffix('.npy').removesuffix('.parquet')}.lance"
     say_next("search", "build", "--embeddings", output, "--output", name, *model)
 
@@ -347,9 +351,9 @@ def encode_file(
     else:
         small = encoder.quantization(sentences.read())
     embeddings.quantization = None if small is None else small.content()
-    left, clipped = itertools.islice(sentences.read(first + embeddings.done), end - first - embeddings.done), Clipped()
+    rest, clipped = itertools.islice(sentences.read(first + embeddings.done), end - first - embeddings.done), Clipped()
     with Progress(end - first, done=embeddings.done) as bar:
-        while part := list(itertools.islice(left, min(save_every, end - first))):
+        while part := list(itertools.islice(rest, min(save_every, end - first))):
             encoded = encoder.encode(part, bar.advance)
             rows = encoded.embeddings if small is None else small.encode(encoded.embeddings, clipped)
             embeddings.append(rows, encoded.cut)
@@ -359,7 +363,7 @@ def encode_file(
     embeddings.finish(itertools.islice(sentences.read(first), end - first), first, maker)
     print(f"{output}: {end - first:,} embeddings of {encoder.dimension} elements, {options.output_dtype}")
     report_cut(embeddings.cut, sentences.path, encoder.max_length)
-    with warnings_in_a_line():
+    with shorten_warnings():
         clipped.warn(stacklevel=1)
     return maker
 
@@ -370,7 +374,7 @@ def encode_tokens(sentences: "SentenceFiles", output: Path, rows: int, options: 
 
     from simcse_jax.bulk.embeddings.blocks import schema_of_tokens, write_tokens
     from simcse_jax.bulk.embeddings.encoder import RowEncoder
-    from simcse_jax.errors import why
+    from simcse_jax.errors import system_message
     from simcse_jax.host.progress import Progress
     from simcse_jax.host.storage import replacing_file
 
@@ -383,6 +387,6 @@ def encode_tokens(sentences: "SentenceFiles", output: Path, rows: int, options: 
             if done != rows or sentences.has_changed():
                 raise UserError(f"{sentences.path}: changed while it was read; start again")
     except OSError as error:
-        raise UserError(f"{output}: cannot be written: {why(error)}") from None
+        raise UserError(f"{output}: cannot be written: {system_message(error)}") from None
     print(f"{output}: the tokens of {rows:,} sentences, {encoder.dimension} elements each, {options.output_dtype}")
     report_cut(cut, sentences.path, encoder.max_length)

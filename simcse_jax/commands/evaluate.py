@@ -21,7 +21,7 @@ from simcse_jax.choices import (
     TRANSFER,
     USUAL,
 )
-from simcse_jax.commands.command_line import warnings_in_a_line
+from simcse_jax.commands.command_line import shorten_warnings
 from simcse_jax.commands.verbs import (
     MODEL,
     BatchSize,
@@ -137,8 +137,8 @@ def evaluate(
     """
     model, label = split_label(model)
     wanted = read_tasks(tasks)
-    metric = choose("--metric", metric, (*METRICS, *MEASURES), "metric")
-    aggregation = choose("--aggregation", aggregation, AGGREGATIONS, "aggregation")
+    metric = choose_names("--metric", metric, (*METRICS, *MEASURES), "metric")
+    aggregation = choose_names("--aggregation", aggregation, AGGREGATIONS, "aggregation")
     if not data and (task := next(iter(wanted.sts + wanted.transfer), "")):
         raise UserError(f"--data is missing; {task} needs SentEval's data/downstream, or a file of graded pairs")
     check_dimensions(dimensions, truncate_dim, baseline)
@@ -179,7 +179,7 @@ def evaluate(
     if wanted.benchmarks:
         from simcse_jax.adapters import mteb
 
-        with warnings_in_a_line():
+        with shorten_warnings():
             evaluators.append(mteb.read(wanted.benchmarks))
     fit_on = processing.read(postprocess, postprocess_data, postprocess_dimensions, data) if postprocess else None
     opened = SimCSE(
@@ -200,10 +200,10 @@ def evaluate(
     by_size: dict[int, dict[str, Any]] = {}
     with printing(path is not None) as say:
         say(about)
-        if earlier and (difference := unlike(earlier, settings)):
+        if earlier and (difference := describe_differences(earlier, settings)):
             say(f"--baseline {baseline}: was scored with {difference}")
         for size in dimensions or [0]:
-            with doing(postprocess or ""), warnings_in_a_line():
+            with doing(postprocess or ""), shorten_warnings():
                 embed = processing.transformed(encoders(opened, prompt, prompt_name, size or None), fit_on)
                 by_size[size] = score(evaluators, embed, f"{size} elements: " if size else "", say)
             if wanted.folders:
@@ -221,7 +221,7 @@ class Encoders:
     model: "SimCSE"
     options: "EncodeOptions"  # in place of the model's own
     prompts: dict[str, str]  # query_prompt, document_prompt
-    roles: str  # those of them that are not the model's usual one, for people
+    roles: str  # the prompts that are not the model's usual ones, as text
 
     def __call__(self, sentences: Sequence[str]) -> "np.ndarray":
         """(N, D) embeddings of N sentences."""
@@ -242,7 +242,7 @@ class Encoders:
 
 
 def encoders(model: "SimCSE", prompt: str | None, prompt_name: str | None, size: int | None = None) -> Encoders:
-    """The model's, with the prompt that is given; otherwise queries and documents have their own.
+    """The model's encoders, with the given prompt; without one, queries and documents have their own.
 
     `size` is the number of elements that embeddings keep; None: as the model says.
     """
@@ -258,10 +258,10 @@ def encoders(model: "SimCSE", prompt: str | None, prompt_name: str | None, size:
     return Encoders(model, options, prompts, roles)
 
 
-def unlike(baseline: Mapping[str, Any], settings: Mapping[str, str]) -> str:
-    """How earlier scores of retrieval were made otherwise, for people; empty: they were not.
+def describe_differences(baseline: Mapping[str, Any], settings: Mapping[str, str]) -> str:
+    """How the settings of earlier retrieval scores differ, for a message; empty if they do not.
 
-    Such scores may be what one wants to compare with, so they are named, not refused.
+    The comparison may be intended, so the differences are printed, not refused.
     """
     earlier = baseline.get(SETTINGS)
     if not isinstance(earlier, dict):
@@ -292,7 +292,7 @@ def check_dimensions(dimensions: Sequence[int], truncate_dim: int | None, baseli
 
 
 def describe(model: "SimCSE", prompt: str | None, prompt_name: str | None) -> str:
-    """How the model encodes, for people."""
+    """How the model encodes, as text."""
     parts = [f"pooler {model.pooler}{' with head' if model.use_head else ''}"]
     if before := model.prompt_of(prompt, prompt_name):
         parts.append(f"prompt {before!r}")
@@ -317,15 +317,15 @@ def say_missing(data: str, tasks: list[str], why: str) -> None:
         print(f"{data}: {', '.join(tasks)} {why}; left out, so no average is given", flush=True)
 
 
-def choose(option: str, names: Sequence[str], known: Collection[str], what: str) -> list[str]:
+def choose_names(option: str, names: Sequence[str], choices: Collection[str], kind: str) -> list[str]:
     """The names of an option, each once.
 
     Raises:
       UserError: when one is not known.
     """
     for name in names:
-        if name not in known:
-            raise no_such(option, what, name, known)
+        if name not in choices:
+            raise no_such(option, kind, name, choices)
     return list(dict.fromkeys(names))
 
 
@@ -346,9 +346,9 @@ def read_tasks(names: Sequence[str]) -> Tasks:
         else:
             thing = "FOLDER: name a folder" if prefix == RETRIEVAL else "NAME: name a task of mteb"
             raise UserError(f"--tasks {prefix}:{thing}")
-    known = (*TASKS, *TRANSFER, *SETS, f"{RETRIEVAL}:FOLDER", f"{MTEB}:NAME")
+    choices = (*TASKS, *TRANSFER, *SETS, f"{RETRIEVAL}:FOLDER", f"{MTEB}:NAME")
     if not names:
-        raise UserError(f"--tasks is empty; the names are {', '.join(known)}")
-    every = [task for name in choose("--tasks", plain, known, "task") for task in SETS.get(name, (name,))]
-    kinds = ([task for task in dict.fromkeys(every) if task in tasks] for tasks in (TASKS, TRANSFER))
+        raise UserError(f"--tasks is empty; the names are {', '.join(choices)}")
+    chosen = [task for name in choose_names("--tasks", plain, choices, "task") for task in SETS.get(name, (name,))]
+    kinds = ([task for task in dict.fromkeys(chosen) if task in tasks] for tasks in (TASKS, TRANSFER))
     return Tasks(*kinds, *after_prefix.values())

@@ -1,6 +1,6 @@
 """simcse-jax export --workdir DIR --output FOLDER: a model for transformers and sentence-transformers."""
 
-from simcse_jax.commands.command_line import started_as
+from simcse_jax.commands.command_line import invocation
 from simcse_jax.commands.verbs import Count, Names, verb
 from simcse_jax.errors import UserError
 from simcse_jax.host.names import split_step
@@ -65,6 +65,6 @@ def export(
         say(f"  sentence_transformers.SentenceTransformer({output!r})")
         if (folder / "config.json").is_file():  # word vectors are no model of transformers
             say(f"  transformers.AutoModel.from_pretrained({output!r})")
-        say(f"  {started_as('evaluate')} --model {output} --data SENTEVAL_FOLDER")
+        say(f"  {invocation('evaluate')} --model {output} --data SENTEVAL_FOLDER")
         if push_to_hub is not None:
             say(f"pushed: {hub.push(folder, push_to_hub, private, revision)}")

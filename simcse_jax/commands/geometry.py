@@ -20,7 +20,7 @@ from cyclopts import Parameter
 from cyclopts.validators import Number
 
 from simcse_jax.choices import MEASURES, POSTPROCESSING, RETRIEVAL, TASKS
-from simcse_jax.commands.command_line import Model, parse_model
+from simcse_jax.commands.command_line import ModelArgument, parse_model
 from simcse_jax.commands.verbs import BatchSize, Prompt, PromptName, Texts, TruncateDim, verb
 from simcse_jax.config.checks import check_postprocess
 from simcse_jax.errors import UserError, require
@@ -48,7 +48,7 @@ Say = Callable[[str], None]
 Result = tuple[dict[str, Any], dict[str, Any], dict[str, Any] | None]  # facts, pictures, and what changed for sentences
 
 
-def _grouped(_: Any, tokens: Sequence[cyclopts.Token]) -> list[list[str]]:
+def _group_models(_: Any, tokens: Sequence[cyclopts.Token]) -> list[list[str]]:
     groups: list[list[str]] = []
     for token in tokens:
         if not token.index:  # the option is given again
@@ -59,7 +59,7 @@ def _grouped(_: Any, tokens: Sequence[cyclopts.Token]) -> list[list[str]]:
 
 Panels = Annotated[
     Sequence[str | Sequence[str]],
-    Parameter(consume_multiple=True, converter=_grouped, metavar="NAME[=LABEL]..."),
+    Parameter(consume_multiple=True, converter=_group_models, metavar="NAME[=LABEL]..."),
 ]
 
 
@@ -71,7 +71,7 @@ class Encoding:
     truncate_dim: int | None
     prompt: dict[str, Any]  # the arguments of `SimCSE.encode`
 
-    def open(self, model: Model) -> "SimCSE":
+    def open(self, model: ModelArgument) -> "SimCSE":
         """The encoder of a model."""
         from simcse_jax.simcse import SimCSE
 
@@ -86,7 +86,7 @@ class Encoding:
         return encoder
 
 
-class Data(NamedTuple):
+class GeometryData(NamedTuple):
     """What models are measured on."""
 
     name: str
@@ -109,12 +109,12 @@ class Measure(NamedTuple):
 
         row_of: dict[str, np.ndarray] = {}
 
-        def remembered(sentences: Sequence[str]) -> np.ndarray:
+        def encode_and_keep(sentences: Sequence[str]) -> np.ndarray:
             rows = encode(sentences)
             row_of.update(zip(sentences, rows, strict=True))
             return rows
 
-        measured = geometry.measure(remembered, self.pairs, temperature)
+        measured = geometry.measure(encode_and_keep, self.pairs, temperature)
         self.embeddings[label] = np.stack([row_of[text] for text in self.sample.texts])
         return measured
 
@@ -221,14 +221,14 @@ def read_runs(specs: Sequence[str]) -> dict[str, str]:
     return dict(split)
 
 
-def read_models(specs: Sequence[str], postprocess: str, fit_on: str, dimensions: int) -> dict[str, Model]:
+def read_models(specs: Sequence[str], postprocess: str, fit_on: str, dimensions: int) -> dict[str, ModelArgument]:
     """The models by what was given, with their labels and methods.
 
     Raises:
       UserError: when a model or a label is given twice, or a post-processing lacks its data.
     """
     check_once("--models", specs)
-    models: dict[str, Model] = {}
+    models: dict[str, ModelArgument] = {}
     for spec in specs:
         name, label = split_label(spec)
         model = parse_model(name, POSTPROCESSING)
@@ -281,7 +281,9 @@ def draw_records(runs: Mapping[str, str], say: Say) -> Result:
             say(f"{label}: alignment and uniformity at {len(places[label])} steps")
         if flattened := [records.spectra[name] for name in names if name in records.spectra]:
             spectra[label] = spectrum.mean_of(flattened)
-            facts[label]["spectrum"] = [{"step": step, **one.rounded()} for step, one in spectra[label].items()]
+            facts[label]["spectrum"] = [
+                {"step": step, **spectrum.rounded()} for step, spectrum in spectra[label].items()
+            ]
     title = f"{records.measured_on} (recorded)"
     drawn = draw_spectra(spectra, title)
     if places:
@@ -295,8 +297,8 @@ def draw_records(runs: Mapping[str, str], say: Say) -> Result:
 
 
 def draw_measured(
-    data: Data,
-    models: Mapping[str, Model],
+    data: GeometryData,
+    models: Mapping[str, ModelArgument],
     panels: Mapping[str, Sequence[str]],
     runs: Mapping[str, str],
     encoding: Encoding,
@@ -310,12 +312,12 @@ def draw_measured(
     """
     from simcse_jax.evaluation import geometry, geometry_pictures
     from simcse_jax.evaluation.analysis import sentences
-    from simcse_jax.runs.dynamics import steps_of
+    from simcse_jax.runs.dynamics import kept_steps
 
     for model in models.values():  # seconds each; a mistake in the last one would cost minutes
         check_fit(encoding.open(model), model, data)
     for name in runs:
-        steps_of(as_path(name))
+        kept_steps(as_path(name))
     positives = int((data.pairs.gold > geometry.POSITIVE).sum())
     say(f"{data.name}: {len(data.pairs.gold)} pairs, {positives} of them rated above 4")
     measure = Measure(data.pairs, sentences.sample([], data.pairs), {}, [])
@@ -354,8 +356,8 @@ def draw_spectra(spectra: "Mapping[str, Mapping[int, Spectrum]]", title: str) ->
 
 
 def read_data(
-    data: str, split: str, score: str | None, models: Mapping[str, Model], fit_on: str, dimensions: int
-) -> Data:
+    data: str, split: str, score: str | None, models: Mapping[str, ModelArgument], fit_on: str, dimensions: int
+) -> GeometryData:
     """The graded pairs, the tasks of the score, and the sentences of each post-processing.
 
     Raises:
@@ -371,7 +373,7 @@ def read_data(
     if models and not is_file and score != "stsb":
         tasks, _ = sts.read(data, TASKS)
     methods = sorted({model.postprocess for model in models.values()} - {""})
-    return Data(
+    return GeometryData(
         Path(data).name if is_file else f"STS-B {split}",
         pairs,
         tasks,
@@ -382,7 +384,7 @@ def read_data(
     )
 
 
-def score_title(data: Data) -> str:
+def score_title(data: GeometryData) -> str:
     """What the colours are, with the number of tasks that are averaged where some are missing."""
     if not data.tasks:
         return f"Spearman × 100 on {data.name}"
@@ -391,7 +393,7 @@ def score_title(data: Data) -> str:
     return f"average STS, Spearman × 100{which}"
 
 
-def check_fit(encoder: "SimCSE", model: Model, data: Data) -> None:
+def check_fit(encoder: "SimCSE", model: ModelArgument, data: GeometryData) -> None:
     """Refuses a post-processing that has too few sentences, or keeps too many dimensions."""
     from simcse_jax.evaluation import postprocess, sts
 
@@ -401,9 +403,9 @@ def check_fit(encoder: "SimCSE", model: Model, data: Data) -> None:
 
 
 def measure_models(
-    models: Mapping[str, Model], data: Data, encoding: Encoding, measure: Measure, say: Say
+    models: Mapping[str, ModelArgument], data: GeometryData, encoding: Encoding, measure: Measure, say: Say
 ) -> "tuple[dict[str, tuple[str, Geometry]], dict[str, float], dict[str, Any]]":
-    """Measures each model and says so.
+    """Measures each model and prints a line about it.
 
     Returns:
       The labels on the pictures and the measures, by what was given; the scores, and the facts to write, by label.

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
-from simcse_jax.commands.command_line import warnings_in_a_line
-from simcse_jax.commands.prepare import read_columns, with_options
+from simcse_jax.commands.command_line import shorten_warnings
+from simcse_jax.commands.prepare import name_options, read_columns
 from simcse_jax.commands.verbs import BatchSize, Count, Dtype, ModelName, Pooler, Seed, Texts, TruncateDim, verb
 from simcse_jax.errors import UserError
 from simcse_jax.host.outputs import RESUMED, output_file
@@ -120,11 +120,11 @@ def mine(
     inputs = as_inputs("--pairs", pairs) | {"--corpus": corpus, "--model": model, "--judge": judge}
     path = output_file(output, inputs, kinds=PAIR_KINDS, temporary=RESUMED, streamed=False)
     try:
-        with warnings_in_a_line():
+        with shorten_warnings():
             files = PairFiles(pairs, names)
         positives = Positives(files.read())
     except UserError as error:  # about the fields of a config, which are options here
-        raise UserError(with_options(str(error))) from None
+        raise UserError(name_options(str(error))) from None
     if not positives.pairs:
         raise UserError(f"--pairs {pairs}: holds no pairs")
     choice = Choice(num_negatives, range_min, range_max, *limits, sampling, seed)
@@ -134,7 +134,7 @@ def mine(
     options["range_max"] = options.pop("range_max")  # the last one: it may follow from others, which are named then
     about = {f"--{name.replace('_', '-')}": value for name, value in options.items()}
     about["--pairs"] = files.fingerprint()
-    with held_next_to(path), warnings_in_a_line():
+    with held_next_to(path), shorten_warnings():
         PartialPairs(path, about, whole=False)  # before models are opened and sentences encoded
         from simcse_jax.bulk.mining.corpus import open_corpus
         from simcse_jax.bulk.mining.judge import open_judge
@@ -179,9 +179,9 @@ def mine_blocks(
 
     if mined.done:
         print(f"{mined.output}: resuming after row {mined.done:,} of {rows:,}", flush=True)
-    left = pairs.read(mined.done)
+    rest = pairs.read(mined.done)
     with Progress(rows, done=mined.done) as bar:
-        while block := list(itertools.islice(left, block_rows)):
+        while block := list(itertools.islice(rest, block_rows)):
             present = [pair for pair in block if pair is not None]
             records, left_out = miner.mine(present) if present else ([], Counter())
             kept = [record for record in records if len(record["negative_rows"]) >= at_least]

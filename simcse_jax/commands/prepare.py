@@ -16,7 +16,7 @@ from cyclopts import Parameter
 from cyclopts.validators import Number
 
 from simcse_jax.choices import PLACE
-from simcse_jax.commands.command_line import say_next, warnings_in_a_line
+from simcse_jax.commands.command_line import say_next, shorten_warnings
 from simcse_jax.commands.verbs import Count, Counts, Prompts, Seed, Text, Texts, verb
 from simcse_jax.config.loss_fields import is_template
 from simcse_jax.errors import UserError
@@ -139,10 +139,10 @@ def prepare(
         shard_rows=shard_rows,
     )
     try:
-        with warnings_in_a_line():
+        with shorten_warnings():
             manifest = make_corpus(data, folder, tokenizer, vocabulary, preparation)
     except UserError as error:
-        raise UserError(with_options(str(error))) from None
+        raise UserError(name_options(str(error))) from None
     if manifest is None:
         print(f"{output}: other processes are making the shards that are left; the last one completes the corpus")
         return
@@ -187,7 +187,7 @@ def check_positives(positives: str | None, labels: bool, augment: str | None, le
         raise UserError(f"--labels: all pairs must be kept, but --positives {positives} leaves some out")
 
 
-def with_options(message: str) -> str:
+def name_options(message: str) -> str:
     """A message about data, with the options of this command for the fields of a config."""
     for field, option in FIELDS.items():
         message = re.sub(rf"(?<![\w/.])(?:config\.)?{field}", option, message)
@@ -206,8 +206,8 @@ def report(manifest: "Manifest", output: str) -> None:
     most = [manifest.lengths[min(column, 1)] for column in range(len(columns))]
     if full := sum(counts[length] for counts, length in zip(columns, most, strict=True)):
         kept = " or ".join(str(length) for length in dict.fromkeys(most))
-        what = "anchors" if mixed else "sentences"
-        print(f"{full:,} {what} have all {kept} tokens that are kept: longer ones were cut")
+        kind = "anchors" if mixed else "sentences"
+        print(f"{full:,} {kind} have all {kept} tokens that are kept: longer ones were cut")
     if left_out:
         print("left out: " + ", ".join(f"{count:,} {why} rows" for why, count in sorted(left_out.items())))
     print(f"{manifest.rows:,} rows, {tokens:,} tokens, {size:,} bytes in {len(manifest.shards)} shards: {output}")

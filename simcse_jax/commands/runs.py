@@ -22,11 +22,11 @@ def list_runs(folders: Texts, /) -> list[list[str]]:
             raise UserError(f"{folder}: must be a folder on a disk")
         if not local_path(folder).is_dir():
             raise UserError(f"{folder}: no such folder")
-    from simcse_jax.runs.listing import find_runs, read_listed, rows
+    from simcse_jax.runs.listing import find_runs, rows, summarize_run
 
     paths = [local_path(folder) for folder, _ in named]
     labels = {path: label for path, (_, label) in zip(paths, named, strict=True) if label}
-    runs = [read_listed(folder) for folder in find_runs(paths)]
+    runs = [summarize_run(folder) for folder in find_runs(paths)]
     runs.sort(key=lambda run: -next(iter(run.scores.values()), float("-inf")))
     table = list(rows(runs, paths[0] if len(paths) == 1 and len(runs) > 1 else paths[0].parent, labels))
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]

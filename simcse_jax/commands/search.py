@@ -12,7 +12,7 @@ from cyclopts import Parameter
 from cyclopts.validators import Number
 
 from simcse_jax.commands.build_index import build_index
-from simcse_jax.commands.command_line import open_reranker, warnings_in_a_line
+from simcse_jax.commands.command_line import open_reranker, shorten_warnings
 from simcse_jax.commands.verbs import BatchSize, Count, Dtype, ModelName, Pooler, Queries, TruncateDim, verb
 from simcse_jax.errors import UserError
 from simcse_jax.host import streams
@@ -142,7 +142,7 @@ def search(
         models[0].open_index(str(index))
         options: dict[str, Any] = {"refine": refine, "nprobes": nprobes}
     else:
-        kept = Kept(precision, ranges)
+        kept = IndexOptions(precision, ranges)
         sentences = prepare(models[0], sentences, index, kept).sentences
         options = {"approximate": approximate, "recall_target": recall_target, "backend": backend, "storage": storage}
         options["rescore"] = rescore
@@ -150,7 +150,9 @@ def search(
         models.append(SimCSE(compare, pooler=compare_pooler, **shared))
         check(models[1].similarity_fn_name)
         prepare(models[1], sentences, compare_index, kept)
-    titles = [f"{one.name}, pooler {one.pooler}{' with head' if one.use_head else ''}" for one in models]
+    titles = [
+        f"{encoder.name}, pooler {encoder.pooler}{' with head' if encoder.use_head else ''}" for encoder in models
+    ]
     by = "" if compare else f", {titles[0]}"
     by += f", reranked by {judge.name}" if judge else ""
     assert models[0].index is not None
@@ -158,7 +160,7 @@ def search(
     with printing(path is not None and asked is not None) as say:
         say(f"{len(models[0].index)} sentences{by}\n")
         try:
-            for batch in [asked] if asked is not None else _typed():
+            for batch in [asked] if asked is not None else _read_typed():
                 for answer in _answers(models, batch, options, judge, candidates, top_k, threshold):
                     answers.append(answer)
                     say(table(answer[0], titles, answer[1]) + "\n")
@@ -179,7 +181,7 @@ def _answers(
     threshold: float | None,
 ) -> "list[Answer]":
     """Each query with the results of each model."""
-    with warnings_in_a_line():
+    with shorten_warnings():
         if judge is None:
             results = [model.search(queries, top_k, threshold, **options) for model in models]
         else:
@@ -223,17 +225,19 @@ def _check_index(option: str, name: str | None, needed: bool, inputs: dict[str, 
         raise UserError(f"{option} {name}: exists and is not an index; choose another folder")
 
 
-class Kept(NamedTuple):
+class IndexOptions(NamedTuple):
     """What an index keeps of an embedding; None: float32, or what the index has already."""
 
     precision: str | None = None
     ranges: str | None = None  # a file
 
 
-UNSAID = Kept()
+DEFAULT_OPTIONS = IndexOptions()
 
 
-def prepare(model: "SimCSE", sentences: list[str] | None, folder: str | None, kept: Kept = UNSAID) -> "Index":
+def prepare(
+    model: "SimCSE", sentences: list[str] | None, folder: str | None, kept: IndexOptions = DEFAULT_OPTIONS
+) -> "Index":
     """Gives the model an index of the sentences. Those that the folder's index lacks are encoded and saved there.
 
     Args:
@@ -249,39 +253,39 @@ def prepare(model: "SimCSE", sentences: list[str] | None, folder: str | None, ke
 
     if folder is None:
         _add(model, sentences or [], kept)
-    elif _left(model, sentences, folder) or model.index is None:
-        _check_kept(model, folder, kept)
+    elif _new_sentences(model, sentences, folder) or model.index is None:
+        _check_options(model, folder, kept)
         with held(local_path(folder)):  # a second job ends here, not after it has encoded all
-            _add(model, _left(model, sentences, folder), kept)  # another one may have saved some meanwhile
+            _add(model, _new_sentences(model, sentences, folder), kept)  # another one may have saved some meanwhile
             model.save_index(folder)
-    _check_kept(model, folder, kept)
-    return _in_memory(model)
+    _check_options(model, folder, kept)
+    return _memory_index(model)
 
 
-def _check_kept(model: "SimCSE", folder: str | None, kept: Kept) -> None:
-    """Refuses to go on with an index that keeps something else."""
+def _check_options(model: "SimCSE", folder: str | None, kept: IndexOptions) -> None:
+    """Refuses options that an existing index does not have."""
     import numpy as np
 
     from simcse_jax.vectors.quantization import read_ranges
 
     if model.index is None or kept.precision is None:
         return
-    index = _in_memory(model)
+    index = _memory_index(model)
     if index.precision != kept.precision:
         raise UserError(f"{folder}: an index of {index.precision}, not of {kept.precision}; choose another folder")
     if kept.ranges and not np.array_equal(np.asarray(index.ranges), read_ranges(kept.ranges, index.dimension)):
         raise UserError(f"{folder}: an index of other ranges than {kept.ranges}; choose another folder")
 
 
-def _add(model: "SimCSE", sentences: list[str], kept: Kept) -> None:
-    with warnings_in_a_line():
+def _add(model: "SimCSE", sentences: list[str], kept: IndexOptions) -> None:
+    with shorten_warnings():
         if model.index is None and kept.precision is not None:
             model.build_index(sentences, precision=kept.precision, ranges=kept.ranges, show_progress_bar=True)
             return
         model.add_to_index(sentences, show_progress_bar=True)
 
 
-def _left(model: "SimCSE", sentences: list[str] | None, folder: str) -> list[str]:
+def _new_sentences(model: "SimCSE", sentences: list[str] | None, folder: str) -> list[str]:
     """Loads the folder's index if there is one, and returns the sentences that it lacks."""
     from simcse_jax.index.folder import is_index
 
@@ -291,21 +295,21 @@ def _left(model: "SimCSE", sentences: list[str] | None, folder: str) -> list[str
     model.load_index(folder)
     if sentences is None:
         return []
-    known = _in_memory(model).sentences
-    if sentences[: len(known)] != known:
-        row = next((row for row, pair in enumerate(zip(known, sentences, strict=False)) if len(set(pair)) > 1), None)
-        where = f"row {row} differs" if row is not None else f"it has {len(known)}, {len(sentences)} were given"
+    stored = _memory_index(model).sentences
+    if sentences[: len(stored)] != stored:
+        row = next((row for row, pair in enumerate(zip(stored, sentences, strict=False)) if len(set(pair)) > 1), None)
+        where = f"row {row} differs" if row is not None else f"it has {len(stored)}, {len(sentences)} were given"
         raise UserError(f"{folder}: an index of other sentences ({where}); remove it or choose another folder")
-    return sentences[len(known) :]
+    return sentences[len(stored) :]
 
 
-def _in_memory(model: "SimCSE") -> "Index":
+def _memory_index(model: "SimCSE") -> "Index":
     from simcse_jax.index.index import Index
 
     assert isinstance(model.index, Index)
     return model.index
 
 
-def _typed() -> Iterator[list[str]]:
+def _read_typed() -> Iterator[list[str]]:
     """Queries from standard input, a line each; after its end the results are written."""
     return ([line] for line in streams.read_typed_lines("query: ") if line.strip())

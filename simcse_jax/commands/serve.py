@@ -114,9 +114,9 @@ def serve(
         limits = Limits(max_inputs, max_queue, max_requests, int(max_body * MIB), timeout, cut=truncate)
         metrics = Metrics()
         encoder = SimCSE(model, pooler=pooler, batch_size=batch_size, dtype=dtype, truncate_dim=truncate_dim)
-        search = None if index is None else search_of(encoder, index)
+        search = None if index is None else make_search(encoder, index)
         reranker = None if rerank is None else open_reranker(rerank, batch_size, dtype)
-        service = service_of(encoder, name, normalize, search, reranker, limits, metrics)
+        service = make_service(encoder, name, normalize, search, reranker, limits, metrics)
         app = App(service, metrics, lambda: print(f"ready after {time.monotonic() - started:.1f} s", flush=True))
         names = demo_guard.HostNames(host, allow_host) if key is None else None
         guarded = Guard(app.asgi, limits, metrics, app.paths, key, names)
@@ -140,7 +140,7 @@ def read_key() -> str | None:
     return key
 
 
-def service_of(
+def make_service(
     model: "SimCSE",
     name: str | None,
     normalize: bool | None,
@@ -175,7 +175,7 @@ def service_of(
     )
 
 
-def search_of(model: "SimCSE", folder: str) -> "Callable[[np.ndarray, int], list[list[Result]]]":
+def make_search(model: "SimCSE", folder: str) -> "Callable[[np.ndarray, int], list[list[Result]]]":
     """Opens an index of the model, in memory or on a disk, and returns the function that searches it."""
     import numpy as np
 

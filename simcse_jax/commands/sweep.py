@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from simcse_jax.commands.command_line import describe_exit_codes, started_as, warnings_in_a_line
+from simcse_jax.commands.command_line import describe_exit_codes, invocation, shorten_warnings
 from simcse_jax.errors import UserError, require
 from simcse_jax.host.storage import local_path
 
@@ -37,11 +37,11 @@ def help_text() -> str:
         "--config.eval.data",
         "--workdir DIR": FOLDERS["workdir"],
         "--config.FIELD=VALUE": "for the rows that do not set the field themselves "
-        f"({started_as('train')} --help has the fields)",
+        f"({invocation('train')} --help has the fields)",
     }
     sections = {"sweep": "The table. A recipe sets the first four."}
     recipes, fields = describe_recipes(FOLDER / "ablations"), describe_fields(FIELDS, sections)
-    about = ABOUT.format(program=started_as("sweep"))
+    about = ABOUT.format(program=invocation("sweep"))
     return "\n\n".join([about, describe_flags(flags), recipes, fields, describe_exit_codes()])
 
 
@@ -59,7 +59,7 @@ def run(argv: Sequence[str]) -> Path:
     Raises:
       UserError: for any mistake; also when a run has failed, after the table of the others is written.
     """
-    given = argv
+    command_argv = argv
     from simcse_jax.config.flags import parse, split_config, split_option
     from simcse_jax.config.sections import Section
     from simcse_jax.training.sweeps.over import OPTION, make_sweep, name_columns, rows_over
@@ -85,13 +85,13 @@ def run(argv: Sequence[str]) -> Path:
     runs = runner.all_runs(variants, sweep, folder)
     file, _, argument = path.partition(":")
     name = "_".join([Path(file).stem, argument]) if argument else Path(file).stem
-    for _, each in variants:
+    for _, row_config in variants:
         files = [f"{name}.{kind}" for kind in ("md", "csv", "png", "svg")]
-        output_folder(workdir, sources(each), files=files, option="--workdir", utf8=True)
-    with held(folder), warnings_in_a_line():
+        output_folder(workdir, sources(row_config), files=files, option="--workdir", utf8=True)
+    with held(folder), shorten_warnings():
         runner.check_same_data(runs)
         problems = runner.run_all(runs) if sweep.run else runner.report_finished(runs, folder)
-        command = shlex.join(["simcse-jax", "sweep", *given])
+        command = shlex.join(["simcse-jax", "sweep", *command_argv])
         command = command.encode(errors="backslashreplace").decode()  # a folder's name need not be UTF-8
         runner.check_same_data(runs)  # the new ones too
         by_run, every_absent, measures = scores.read_scores(runs)
@@ -104,7 +104,12 @@ def run(argv: Sequence[str]) -> Path:
                 sweep,
                 [scores.comparable(*variant, absent) for variant in variants],
                 by_run,
-                notes=[scores.note(absent), f"`{command}`", runner.what_was_run(runs), runner.what_it_ran_on(runs)],
+                notes=[
+                    scores.note_missing_tasks(absent),
+                    f"`{command}`",
+                    runner.describe_runs(runs),
+                    runner.describe_machines(runs),
+                ],
                 headings=scores.headings([config for _, config in variants], absent, measures),
             )
         except UserError as error:  # of a full disk, on which runs fail too

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from simcse_jax.commands.command_line import importing, say_next, warnings_in_a_line
+from simcse_jax.commands.command_line import importing, say_next, shorten_warnings
 from simcse_jax.errors import UserError
 
 DRY = "--dry-run"
@@ -20,8 +20,8 @@ def train(argv: Sequence[str]) -> None:
         from simcse_jax.config.flags import parse_run
 
     is_dry = DRY in argv
-    given, workdir, profile = parse_run([arg for arg in argv if arg != DRY], needs_workdir=not is_dry)
-    config = validate(given)
+    fields, workdir, profile = parse_run([arg for arg in argv if arg != DRY], needs_workdir=not is_dry)
+    config = validate(fields)
     with importing():
         from simcse_jax.host.outputs import output_folder
         from simcse_jax.host.storage import is_remote
@@ -34,9 +34,9 @@ def train(argv: Sequence[str]) -> None:
 
         if profile:
             raise UserError(f"{DRY}: writes nothing; leave --profile out")
-        with warnings_in_a_line():
+        with shorten_warnings():
             return dry_run(config, workdir)
-    with warnings_in_a_line():
+    with shorten_warnings():
         is_first = train_and_evaluate(config, workdir, profile)
     if is_first:
         say_next("export", "--workdir", workdir, "--output", "DIR")

@@ -3,7 +3,7 @@
 import sys
 from pathlib import Path
 
-from simcse_jax.commands.command_line import MODEL, describe_exit_codes, started_as
+from simcse_jax.commands.command_line import MODEL, describe_exit_codes, invocation
 from simcse_jax.commands.train import train
 from simcse_jax.errors import UserError
 
@@ -31,7 +31,7 @@ def main() -> None:
     if {"-h", "--help"} & set(argv):
         from simcse_jax.config.help import describe_flags
 
-        about = ABOUT.format(program=started_as("tune"), train=started_as("train"))
+        about = ABOUT.format(program=invocation("tune"), train=invocation("train"))
         print("\n\n".join([about, describe_flags(FLAGS), describe_exit_codes()]))
         return
     from simcse_jax.config.flags import split_option
@@ -40,7 +40,7 @@ def main() -> None:
     model, _ = split_option(argv, "--model", "--config.model.init_from")
     for option, values in (("--model NAME", model), ("--data FILE", data)):
         if not any(values):
-            raise UserError(f"{option} is missing (see {started_as('tune')} --help)")
+            raise UserError(f"{option} is missing (see {invocation('tune')} --help)")
     workdir, _ = split_option(argv, "--workdir")
     named = [] if workdir else ["--workdir", f"runs/{Path(data[-1] if data else '').stem or 'tuned'}"]
     train(["--config", "tune", *named, *argv])

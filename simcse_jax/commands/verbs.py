@@ -21,7 +21,7 @@ from cyclopts.validators import Number
 from rich.box import Box
 
 from simcse_jax.choices import POOLERS
-from simcse_jax.commands.command_line import MODEL, SCRIPT, describe_exit_codes, module_of, started_as
+from simcse_jax.commands.command_line import MODEL, SCRIPT, describe_exit_codes, invocation, module_name
 from simcse_jax.errors import UserError, in_command
 from simcse_jax.host import streams
 
@@ -151,16 +151,16 @@ def _as_keywords(message: str, names: Collection[str]) -> str:
     return re.sub(r"--(no-)?([a-z][a-z0-9-]*)", keyword, message)
 
 
-def function_of(command: str) -> Callable[..., Any]:
+def import_verb(command: str) -> Callable[..., Any]:
     """The function that a command runs."""
     name = "list_runs" if command == "runs" else command.replace("-", "_")  # simcse_jax.runs is a package
-    return getattr(importlib.import_module(module_of(command)), name)
+    return getattr(importlib.import_module(module_name(command)), name)
 
 
 def app(command: str) -> App:
     """The command line of a verb and of the `SUBCOMMANDS` of its module."""
-    function = function_of(command)
-    made = app_of(function, started_as(command))
+    function = import_verb(command)
+    made = app_of(function, invocation(command))
     for name, part in getattr(sys.modules[function.__module__], "SUBCOMMANDS", {}).items():
         made.command(app_of(part, name))
     return made
@@ -184,7 +184,7 @@ def app_of(function: Callable[..., Any], name: str) -> App:
     )
     made = App(
         name=name,
-        default_parameter=Parameter(negative="", show_default=_shown, allow_repeating=True),
+        default_parameter=Parameter(negative="", show_default=_format_default, allow_repeating=True),
         version_flags=[],
         config=_check_whole_numbers,
         help_epilogue=describe_exit_codes().replace("\n", "  \n"),  # a line each in Markdown
@@ -208,7 +208,7 @@ def _check_whole_numbers(app: App, commands: tuple[str, ...], arguments: cyclopt
                         raise UserError(f"{argument.name} {token.value[:40]!r}: is not a whole number")
 
 
-def _shown(default: Any) -> Any:
+def _format_default(default: Any) -> Any:
     """A default for the help; None where there is nothing to show."""
     if isinstance(default, tuple):
         default = " ".join(map(str, default))
@@ -229,7 +229,7 @@ def completion(shell: str, commands: Mapping[str, str]) -> str:
         raise UserError(f"--completion {shell}".rstrip() + f": must be one of {', '.join(SHELLS)}")
     program = App(name=SCRIPT, version_flags=[])
     for name, about in commands.items():
-        fields = hasattr(importlib.import_module(module_of(name)), "main")  # in place of options
+        fields = hasattr(importlib.import_module(module_name(name)), "main")  # in place of options
         program.command(App(help=about) if fields else app(name), name=name)
     return program.generate_completion(shell=cast(Any, shell))
 
@@ -241,22 +241,22 @@ def parse(command: str, argv: Sequence[str]) -> tuple[Callable[..., None], inspe
       UserError: for options that are wrong.
     """
     made, fields = app(command), list[str]()
-    if "fields" in inspect.signature(function_of(command)).parameters:
+    if "fields" in inspect.signature(import_verb(command)).parameters:
         from simcse_jax.config.flags import split_fields
 
         fields, argv = split_fields(argv)
     try:
         function, bound, _ = made.parse_args(argv, exit_on_error=False, print_error=False)
     except cyclopts.CycloptsError as error:
-        raise UserError(f"{error} (see {started_as(command)} --help)") from None
+        raise UserError(f"{error} (see {invocation(command)} --help)") from None
     if fields:
         bound.arguments["fields"] = fields
     return function, bound
 
 
-def main_of(command: str) -> Callable[[], None]:
+def make_main(command: str) -> Callable[[], None]:
     """What runs a command as `sys.argv` says: its module's `main`, or its verb."""
-    if main := getattr(importlib.import_module(module_of(command)), "main", None):
+    if main := getattr(importlib.import_module(module_name(command)), "main", None):
         return main
 
     def main_of_verb() -> None:

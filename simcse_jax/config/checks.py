@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from math import isfinite
 
 from simcse_jax.choices import HEADS, LABELS, MASK, MASK_TOKEN, MASKED, POSTPROCESSING, REPEATED, SEVERAL_LAYERS
-from simcse_jax.config.fields import LARGEST, fields_of, flatten, has_scores, trains
+from simcse_jax.config.fields import LARGEST, declared_fields, flatten, has_scores, trains
 from simcse_jax.config.loss_fields import check_matryoshka, check_teacher
 from simcse_jax.config.parallel_fields import check_processes
 from simcse_jax.config.retrieval_fields import check_retrieval
@@ -13,7 +13,7 @@ from simcse_jax.config.source_fields import check_sources
 from simcse_jax.errors import UserError, nearest, no_such
 from simcse_jax.field import Field
 from simcse_jax.objectives.objective import Objective
-from simcse_jax.objectives.registry import OBJECTIVES, needing, trained
+from simcse_jax.objectives.registry import OBJECTIVES, needing, trained_objectives
 
 # Sections that have no effect where nothing is trained.
 OF_TRAINING = ("data.", "objective.", "matryoshka.", "projector.", "teacher.", "views.", "train.")
@@ -27,11 +27,11 @@ def validate(config: Config) -> Section:
         return config
     if "sweep" in config:
         raise UserError("config.sweep: this config is a sweep; run it with simcse-jax sweep")
-    given = flatten(config)
-    fields = fields_of(config)
-    _check_names(given, fields)
+    values = flatten(config)
+    fields = declared_fields(config)
+    _check_names(values, fields)
     for name, field in fields.items():
-        check_field(f"config.{name}", given[name], field)
+        check_field(f"config.{name}", values[name], field)
     _check_model(config)
     _check_templates(config)
     _check_data(config)
@@ -92,12 +92,12 @@ def check_postprocess(method: str, data: str, dimensions: int, field: str, joint
         raise UserError(f"{dimensions_field}={dimensions}: must be 0, or above it for {field}=whitening")
 
 
-def _check_names(given: Mapping[str, object], fields: Mapping[str, Field]) -> None:
-    for name in given:
+def _check_names(values: Mapping[str, object], fields: Mapping[str, Field]) -> None:
+    for name in values:
         if name not in fields:
             raise UserError(f"config.{name}: no such field; the nearest one is config.{nearest(name, fields)}")
     for name in fields:
-        if name not in given:
+        if name not in values:
             raise UserError(f"config.{name} is missing; start a config from simcse_jax.config.default_config()")
 
 
@@ -177,9 +177,11 @@ def _check_held_out(config: Config) -> None:
     for name, value in (("eval.data", evaluation.data), ("eval.retrieval.data", evaluation.retrieval.data)):
         if value:
             raise UserError(f"{field}: {name}={value} scores the model already; leave one of them out")
-    for need, what in (("labels", "labels"), ("teacher", "a teacher")):
-        if others := needing(config.objective, need):
-            raise UserError(f"{field}: objective.{others[0].name} is trained with {what}, by which nothing is held out")
+    for need, description in (("labels", "labels"), ("teacher", "a teacher")):
+        if unsuited := needing(config.objective, need):
+            raise UserError(
+                f"{field}: objective.{unsuited[0].name} is trained with {description}, by which nothing is held out"
+            )
     if data.mixed:
         raise UserError(f"{field}: not with data.mixed, since sentences alone have no positives; set eval.data")
     if data.positives and data.positives not in LABELS:
@@ -207,14 +209,14 @@ def _check_spans(config: Config) -> None:
 
 
 def _check_training(config: Config) -> None:
-    active, train = list(trained(config.objective).values()), config.train
+    active, train = list(trained_objectives(config.objective).values()), config.train
     if not active:
         raise UserError("config.objective: every term has weight 0.0, so there is nothing to train")
     values = flatten(config)
     for objective in active:
         _check_grades(config, objective, active)
-        others = {name: values[name] for name in objective.checked}
-        objective.check(config.objective[objective.name], others, active)
+        checked = {name: values[name] for name in objective.checked}
+        objective.check(config.objective[objective.name], checked, active)
     if config.views.anchor_change == MASKED:
         _check_masked_anchors(config)
     if train.patience and trains(config) and not has_scores(config):
@@ -268,8 +270,8 @@ def _check_masked_anchors(config: Config) -> None:
 
 def ineffective(config: Config) -> list[str]:
     """The fields, `NAME=VALUE`, that were set but have no effect with these other fields."""
-    given, fields = flatten(config), fields_of(config)
+    values, fields = flatten(config), declared_fields(config)
     off = {name for name, field in fields.items() if not field.has_effect(config)}
     if not trains(config):
-        off |= {name for name in given if name.startswith(OF_TRAINING)} - OF_SCORING
-    return [f"{name}={given[name]}" for name in sorted(off) if given[name] != fields[name].default]
+        off |= {name for name in values if name.startswith(OF_TRAINING)} - OF_SCORING
+    return [f"{name}={values[name]}" for name in sorted(off) if values[name] != fields[name].default]

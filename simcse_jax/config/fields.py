@@ -40,9 +40,9 @@ from simcse_jax.field import (
     empty_or_one_of,
     explain,
     field,
-    given,
-    listed,
+    list_of,
     milestones,
+    nonempty,
     number,
     one_of,
     rule,
@@ -90,7 +90,7 @@ SECTIONS = {
 }
 
 
-def _scored(config: Any) -> bool:
+def _reads_scores(config: Any) -> bool:
     return bool(needing(config.objective, "scores"))
 
 
@@ -98,7 +98,7 @@ def _is_file(data: str) -> bool:
     return bool(data) and local_path(data).is_file()
 
 
-def _of_folder(config: Any) -> bool:
+def _is_folder(config: Any) -> bool:
     return bool(config.eval.data) and not _is_file(config.eval.data)
 
 
@@ -108,7 +108,7 @@ FIELDS = {
         "bert-base-uncased",
         "The model to start from: a folder, a hub id, package:NAME, a workdir (WORKDIR@step=200: that checkpoint), or "
         "glove:FILE, the average of word vectors, which cannot be trained.",
-        given("a folder, a hub id or package:NAME"),
+        nonempty("a folder, a hub id or package:NAME"),
     ),
     "model.num_layers": field(0, "Keep the first n layers; 0: all.", at_least(0)),
     "model.pooler": field("cls", f"From tokens to an embedding. {explain(POOLERS)}.", one_of(POOLERS)),
@@ -188,7 +188,7 @@ FIELDS = {
         "sentences of SentEval's similarity sets) or sts:FOLDER:TASK[:SPLIT] (the graded pairs of one of them); or "
         "several of them, with commas in between; or the folder of a prepared corpus (docs/guides/corpora.md), or "
         "several of them, also gs://BUCKET/FOLDER.",
-        given("a file, hf:NAME, tfds:NAME or sts:FOLDER"),
+        nonempty("a file, hf:NAME, tfds:NAME or sts:FOLDER"),
     ),
     "data.local_cache": field(
         "",
@@ -242,8 +242,8 @@ FIELDS = {
         (),
         "The lowest and the highest score of the data, LOWEST,HIGHEST, e.g. 0,5: scores are scaled to 0 … 1; empty: "
         "they are taken as they are.",
-        listed("empty, or the lowest and the highest score, e.g. 0,5", read_range),
-        only=_scored,
+        list_of("empty, or the lowest and the highest score, e.g. 0,5", read_range),
+        only=_reads_scores,
     ),
     "data.augment.name": field("", "The kind of change; empty: none.", empty_or_one_of(AUGMENTATIONS)),
     "data.augment.percent": field(
@@ -325,7 +325,7 @@ FIELDS = {
         "stsb",
         "What chooses the best checkpoint: STS-B's or SICK-R's development set of SentEval's folder, or retrieval.",
         one_of((*DEVELOPMENT, RETRIEVAL)),
-        only=lambda config: config.eval.development == RETRIEVAL or _of_folder(config),
+        only=lambda config: config.eval.development == RETRIEVAL or _is_folder(config),
     ),
     "eval.pooler": field(
         "",
@@ -348,7 +348,7 @@ FIELDS = {
         only=lambda config: config.model.dual_encoder and (config.eval.development == RETRIEVAL or config.eval.data),
     ),
     "eval.tasks": field(
-        TASKS, "The tasks that score the best checkpoint at the end.", each_once("task", TASKS), only=_of_folder
+        TASKS, "The tasks that score the best checkpoint at the end.", each_once("task", TASKS), only=_is_folder
     ),
     "eval.transfer": field(False, "Also score the transfer tasks at the end."),
     "eval.transfer_protocol": field(
@@ -411,19 +411,19 @@ FIELDS = {
 }
 
 
-def fields_of(config: Config) -> Mapping[str, Field]:
+def declared_fields(config: Config) -> Mapping[str, Field]:
     """The fields of a config: the package's, and those of objectives from outside that it names."""
     objectives = config.get("objective", {})
     if not is_section(objectives):  # the checks refuse it
         return FIELDS
-    others = [name for name in objectives if name not in BUILT_IN and is_section(objectives[name])]
-    check_known(others)
-    return FIELDS | fields_of_objectives(OBJECTIVES[name] for name in others)
+    user_objectives = [name for name in objectives if name not in BUILT_IN and is_section(objectives[name])]
+    check_known(user_objectives)
+    return FIELDS | fields_of_objectives(OBJECTIVES[name] for name in user_objectives)
 
 
 def numbers_of_step(fields: Mapping[str, Field] = FIELDS) -> tuple[str, ...]:
     """The names of the fields that the compiled step takes as numbers: runs that differ in them share a compilation."""
-    return tuple(name for name, one in fields.items() if one.of_step)
+    return tuple(name for name, declared in fields.items() if declared.of_step)
 
 
 def default_config(*objectives: type[Objective] | str) -> config_dict.ConfigDict:
@@ -431,20 +431,20 @@ def default_config(*objectives: type[Objective] | str) -> config_dict.ConfigDict
 
     `*objectives`: from outside: classes, or names of entry points of other packages (docs/background/architecture.md).
     """
-    return defaults_of(FIELDS | fields_of_objectives([add(one) for one in objectives]))
+    return make_defaults(FIELDS | fields_of_objectives([add(objective) for objective in objectives]))
 
 
-def defaults_of(fields: Mapping[str, Field]) -> config_dict.ConfigDict:
+def make_defaults(fields: Mapping[str, Field]) -> config_dict.ConfigDict:
     """A config with the fields' defaults, nested by their dotted names."""
     config = config_dict.ConfigDict()
-    for name, one in fields.items():
+    for name, declared in fields.items():
         *path, last = name.split(".")
         section = config
         for part in path:
             if part not in section:
                 section[part] = config_dict.ConfigDict()
             section = section[part]
-        section[last] = one.default
+        section[last] = declared.default
     return config
 
 

@@ -14,7 +14,7 @@ from ml_collections import config_dict, config_flags
 
 from simcse_jax.choices import pooler_of
 from simcse_jax.config.fields import FIELDS, flatten
-from simcse_jax.config.recipes import FOLDER, find, mistakes_in, running
+from simcse_jax.config.recipes import FOLDER, find_recipe, report_mistakes, run_recipe
 from simcse_jax.config.recorded import is_record, recorded_config
 from simcse_jax.errors import UserError, nearest
 from simcse_jax.host.storage import local_path
@@ -61,7 +61,7 @@ def parse_run(argv: Sequence[str], needs_workdir: bool = True) -> tuple[config_d
     """As `parse`; the third value is the folder of `--profile DIR`, not in the config since it changes no result."""
     config, folders = _parse(argv, tuple(FOLDERS), needs_workdir=needs_workdir)
     if is_of_package(split_config(argv)[0]):
-        leave_out_missing_scores(config, _fields_in(argv))
+        leave_out_missing_scores(config, _named_fields(argv))
     return config, folders["workdir"] or "", folders["profile"]
 
 
@@ -73,21 +73,21 @@ def _parse(
 ) -> tuple[config_dict.ConfigDict, dict[str, str | None]]:
     """The config, and the values of these flags of `FOLDERS`."""
     values = flags.FlagValues()
-    path, rest = split_config([_in_full(arg) for arg in argv])
+    path, rest = split_config([_full_name(arg) for arg in argv])
     if not path:
         raise UserError("--config FILE is missing, e.g. --config unsup_bert")
-    loaded, known, complete = load_config(path)
+    loaded, fields, complete = load_config(path)
     if prepare:
         prepare(loaded)
-        known = flatten(loaded)
+        fields = flatten(loaded)
     try:
-        args = ["simcse_jax.main", *_last_of_each_list(rest, known)]
+        args = ["simcse_jax.main", *_last_of_each_list(rest, fields)]
         config_flags.DEFINE_config_dict("config", loaded, flag_values=values, sys_argv=args)
         for name in folders:
             flags.DEFINE_string(name, None, FOLDERS[name], flag_values=values)
         unknown = values(args)[1:]
     except (AttributeError, KeyError, IndexError, TypeError, ValueError, flags.Error) as error:
-        raise UserError(_unknown_field(rest, known) or str(error)) from None
+        raise UserError(_unknown_field(rest, fields) or str(error)) from None
     except RecursionError:  # absl compares an unknown name with those that it knows
         raise UserError(f"unknown argument {max(rest, key=len)!r:.60}…") from None
     if needs_workdir and "workdir" in folders and not values.workdir:
@@ -104,18 +104,18 @@ def _parse(
     file, variant = find_config(path)
     if file.startswith(f"{FOLDER}/") and not config.get("parallel", {}).get("process_id"):
         print(f"recipe: {file}{variant}", file=sys.stderr, flush=True)  # not a file of the current folder
-    with mistakes_in(path):
-        complete(config, _fields_in(rest))
+    with report_mistakes(path):
+        complete(config, _named_fields(rest))
     return config, {name: values[name].value for name in folders}
 
 
-def leave_out_missing_scores(config: config_dict.ConfigDict, given: Collection[str]) -> None:
-    """Leaves out the scores whose data a recipe of the package names and that are not there, and says so.
+def leave_out_missing_scores(config: config_dict.ConfigDict, user_fields: Collection[str]) -> None:
+    """Leaves out scores whose data a recipe of the package names but which are missing here, and prints that.
 
-    `given`: the names of the fields that the user has set; data named there must exist.
+    `user_fields`: the names of the fields that the user has set; data named there must exist.
     """
     data = config.eval.data
-    if not data or "eval.data" in given or local_path(data).exists():
+    if not data or "eval.data" in user_fields or local_path(data).exists():
         return
     if not config.parallel.process_id:
         print(f"{data} is not there, so nothing is scored (config.eval.data names what to score on)", file=sys.stderr)
@@ -127,11 +127,11 @@ def leave_out_missing_scores(config: config_dict.ConfigDict, given: Collection[s
         config.train.patience = 0
 
 
-def _fields_in(argv: Sequence[str]) -> set[str]:
-    return {_in_full(arg).lstrip("-").partition("=")[0].removeprefix("config.") for arg in argv}
+def _named_fields(argv: Sequence[str]) -> set[str]:
+    return {_full_name(arg).lstrip("-").partition("=")[0].removeprefix("config.") for arg in argv}
 
 
-def _in_full(arg: str) -> str:
+def _full_name(arg: str) -> str:
     name, equals, value = arg.partition("=")
     field = SHORT.get(name.removeprefix("--")) if name.startswith("--") else None
     return f"--config.{field}{equals}{value}" if field else arg
@@ -139,27 +139,27 @@ def _in_full(arg: str) -> str:
 
 def split_config(argv: Sequence[str]) -> tuple[str, list[str]]:
     """The value of `--config`, empty if there is none, and the other arguments."""
-    found, rest = split_option(argv, "--config", "-config")
-    if len(found) > 1:
-        raise UserError(f"--config is given {len(found)} times: {', '.join(found)}; give it once")
-    return (found[0] if found else ""), rest
+    recipes, rest = split_option(argv, "--config", "-config")
+    if len(recipes) > 1:
+        raise UserError(f"--config is given {len(recipes)} times: {', '.join(recipes)}; give it once")
+    return (recipes[0] if recipes else ""), rest
 
 
 def split_option(argv: Sequence[str], *names: str) -> tuple[list[str], list[str]]:
-    """The values of an option, as often as it is given by one of its names, and the other arguments."""
-    found, rest, remaining = [], [], iter(argv)
+    """All values of an option, given by any of its names, and the other arguments."""
+    values, rest, remaining = [], [], iter(argv)
     for arg in remaining:
         name, equals, value = arg.partition("=")
         if name in names:
-            found.append(value if equals else next(remaining, ""))
+            values.append(value if equals else next(remaining, ""))
         else:
             rest.append(arg)
-    return found, rest
+    return values, rest
 
 
 def split_fields(argv: Sequence[str]) -> tuple[list[str], list[str]]:
     """The values of `--config.FIELD=VALUE`, as FIELD=VALUE, and the other arguments."""
-    fields, rest, remaining = [], [], iter(map(_in_full, argv))
+    fields, rest, remaining = [], [], iter(map(_full_name, argv))
     for arg in remaining:
         name, equals, value = arg.partition("=")
         if name.startswith("--config."):
@@ -177,7 +177,7 @@ def find_config(path: str) -> tuple[str, str]:
     if is_record(path):
         return path, ""
     name, colon, variant = path.partition(":")
-    return f"{find(name)}", f"{colon}{variant}"
+    return f"{find_recipe(name)}", f"{colon}{variant}"
 
 
 def is_of_package(path: str) -> bool:
@@ -186,7 +186,7 @@ def is_of_package(path: str) -> bool:
 
 
 class Loaded(NamedTuple):
-    """A config file's config, with what its functions need later."""
+    """A file's config, and the function that completes it."""
 
     config: config_dict.ConfigDict
     fields: dict[str, Any]  # the values, by dotted names
@@ -201,91 +201,91 @@ def load_config(path: str) -> Loaded:
     """
     if is_record(path):
         config = recorded_config(path)
-        return Loaded(config, flatten(config), _nothing)
-    with running(path) as (module, argument):
+        return Loaded(config, flatten(config), _complete_nothing)
+    with run_recipe(path) as (module, argument):
         if not hasattr(module, "get_config"):
             raise UserError(f"--config {path}: has no get_config()")
         config = module.get_config(*argument)
         if isinstance(config, config_dict.ConfigDict):
             fields = flatten(config)  # fails for a config that is a part of itself
-            return Loaded(config, fields, getattr(module, "complete", _nothing))
+            return Loaded(config, fields, getattr(module, "complete", _complete_nothing))
     raise UserError(f"--config {path}: get_config must return a ConfigDict (see simcse_jax.config.default_config)")
 
 
-def _nothing(config: config_dict.ConfigDict, given: AbstractSet[str]) -> None:
-    """Most files have all values."""
+def _complete_nothing(config: config_dict.ConfigDict, user_fields: AbstractSet[str]) -> None:
+    """The `complete` of config files that set all values."""
 
 
-def _unknown_field(argv: Sequence[str], known: Mapping[str, Any]) -> str | None:
+def _unknown_field(argv: Sequence[str], fields: Mapping[str, Any]) -> str | None:
     for arg in argv:
         name = arg.lstrip("-").partition("=")[0]
-        if name.startswith("config.") and name.removeprefix("config.") not in known:
+        if name.startswith("config.") and name.removeprefix("config.") not in fields:
             name = name.removeprefix("config.")
-            if not known:
+            if not fields:
                 return "--config: the file's config has no fields; start from simcse_jax.config.default_config()"
-            return f"--config.{name}: {no_such_field(name, known, '--config.')}"
+            return f"--config.{name}: {no_such_field(name, fields, '--config.')}"
     return None
 
 
-def field_meant(name: str, known: Mapping[str, Any]) -> str:
-    """The field that a short name means; "" if it is none's, or one of several fields is as likely.
+def field_meant(name: str, fields: Mapping[str, Any]) -> str:
+    """The field that a short name means; "" if there is none, or several are equally likely.
 
-    That is the only field whose name ends so; of several the only one that does not belong to an objective that is
-    not trained with; or the one that others call so.
+    It is the only field whose name ends so; of several, the only one that has an effect with these objectives; or
+    the field that other packages call so.
 
     Args:
-      known: the values of the fields, by their dotted names.
+      fields: the values of the fields, by their dotted names.
     """
-    ending = _ending(name, known)
+    ending = _fields_ending_in(name, fields)
     if len(ending) == 1:
         return ending[0]
-    counting = [field for field in ending if _counts(field, known)]
+    counting = [field for field in ending if _is_in_use(field, fields)]
     if len(counting) == 1:
         return counting[0]
-    usual = "" if "." in name else _called(name, known)
-    return usual if usual and _counts(usual, known) else ""
+    usual = "" if "." in name else _usual_field(name, fields)
+    return usual if usual and _is_in_use(usual, fields) else ""
 
 
-def no_such_field(name: str, known: Mapping[str, Any], before: str = "") -> str:
-    """Says which field is meant, or could be, by a name that is none's, for people; `before` is put before the names.
+def no_such_field(name: str, all_fields: Mapping[str, Any], before: str = "") -> str:
+    """The message for an unknown field, with the fields that may be meant; `before` is put before their names.
 
     A name without dots is compared with the last parts of the fields; of those of several objectives, one that is
     trained with is meant.
     """
-    if not (meant := field_meant(name, known)) and (ending := _ending(name, known)):
-        several = [field for field in ending if _counts(field, known)] or ending
+    if not (meant := field_meant(name, all_fields)) and (ending := _fields_ending_in(name, all_fields)):
+        several = [field for field in ending if _is_in_use(field, all_fields)] or ending
         return f"could be {', '.join(before + field for field in several)}; give the whole name of one of them"
     last = name.rpartition(".")[2]
-    if not (meant := meant or _called(last, known)):
+    if not (meant := meant or _usual_field(last, all_fields)):
         alike: dict[str, list[str]] = {}
-        for field in known:
+        for field in all_fields:
             alike.setdefault(field.rpartition(".")[2], []).append(field)
         fields = alike[nearest(name, alike)]
-        fields = [field for field in fields if _counts(field, known)] or fields
-        meant = nearest(name, known if last != name else fields)
+        fields = [field for field in fields if _is_in_use(field, all_fields)] or fields
+        meant = nearest(name, all_fields if last != name else fields)
     return f"no such field; the nearest one is {before}{meant}"
 
 
-def _called(last: str, known: Mapping[str, Any]) -> str:
-    """The field that others call so, by its last part; "" if none."""
-    return next((field for field, names in MEANT.items() if last in names and field in known), "")
+def _usual_field(last: str, fields: Mapping[str, Any]) -> str:
+    """The field that other packages call so; "" if there is none."""
+    return next((field for field, names in MEANT.items() if last in names and field in fields), "")
 
 
-def _ending(name: str, known: Mapping[str, Any]) -> list[str]:
-    """The fields whose names end so, or else in our word for the last part."""
+def _fields_ending_in(name: str, fields: Mapping[str, Any]) -> list[str]:
+    """The fields whose names end in this one or, if none does, in our word for its last part."""
     section, dot, last = name.rpartition(".")
-    ours = section + dot + _called(last, known).rpartition(".")[2]
-    found = ([field for field in known if f".{field}".endswith(f".{each}")] for each in (name, ours))
-    return next(filter(None, found), [])
+    ours = section + dot + _usual_field(last, fields).rpartition(".")[2]
+    matches = ([field for field in fields if f".{field}".endswith(f".{suffix}")] for suffix in (name, ours))
+    return next(filter(None, matches), [])
 
 
-def _counts(field: str, known: Mapping[str, Any]) -> bool:
-    """Whether a field is not that of an objective that the loss is without."""
+def _is_in_use(field: str, fields: Mapping[str, Any]) -> bool:
+    """Whether a field is not one of an objective with weight 0."""
     section, _, rest = field.partition(".")
-    return section != "objective" or bool(known.get(f"objective.{rest.partition('.')[0]}.weight"))
+    return section != "objective" or bool(fields.get(f"objective.{rest.partition('.')[0]}.weight"))
 
 
-def _last_of_each_list(argv: Sequence[str], known: Mapping[str, Any]) -> list[str]:
+def _last_of_each_list(argv: Sequence[str], fields: Mapping[str, Any]) -> list[str]:
     """Keeps only the last value of each list, as of any other field; absl would join them."""
     kept: list[list[str]] = []
     places: dict[str, int] = {}
@@ -295,7 +295,7 @@ def _last_of_each_list(argv: Sequence[str], known: Mapping[str, Any]) -> list[st
         field = name.lstrip("-").removeprefix("config.")
         if arg == "--":  # what follows are no flags
             kept.append([arg, *remaining])
-        elif name in (f"--config.{field}", f"-config.{field}") and isinstance(known.get(field), tuple):
+        elif name in (f"--config.{field}", f"-config.{field}") and isinstance(fields.get(field), tuple):
             if field in places:
                 kept[places[field]] = []
             places[field] = len(kept)

@@ -8,7 +8,19 @@ from typing import Any
 from simcse_jax.choices import CHANGES, DENOISING, HEADS, MASKED, NORMS, PLACE, REPEATED, REPETITIONS, STATISTICS
 from simcse_jax.config.sections import Config
 from simcse_jax.errors import UserError
-from simcse_jax.field import BELOW_ONE, Field, at_least, at_most, either, explain, field, listed, number, one_of, rule
+from simcse_jax.field import (
+    BELOW_ONE,
+    Field,
+    at_least,
+    at_most,
+    either,
+    explain,
+    field,
+    list_of,
+    number,
+    one_of,
+    rule,
+)
 from simcse_jax.objectives.objective import ELEMENTS, SCORES, Objective
 from simcse_jax.objectives.registry import OBJECTIVES, needing
 
@@ -25,22 +37,25 @@ WIDTH = re.compile(r"[1-9]\d{0,4}|[1-9]?D")  # of a projector's layer: 4096, D o
 
 
 def _objectives(teacher: bool) -> list[Objective]:
-    """Those that learn from a teacher, whose fields follow its own, or the others."""
+    """The objectives that learn from a teacher, whose fields follow the teacher's, or all others."""
     return [objective for objective in OBJECTIVES.values() if bool(objective.teacher) == teacher]
 
 
 def _sections(objectives: Iterable[Objective]) -> dict[str, str]:
-    return {f"objective.{one.name}": one.about for one in objectives}
+    return {f"objective.{objective.name}": objective.about for objective in objectives}
 
 
 def fields_of_objectives(objectives: Iterable[Objective]) -> dict[str, Field]:
     """The fields of objectives, by dotted names; all but the weight have an effect only if it is not 0."""
 
-    def while_on(objective: str, own: Field) -> Field:
-        return replace(own, only=lambda config: config.objective[objective].weight and own.has_effect(config))
+    def while_on(objective: str, field: Field) -> Field:
+        return replace(field, only=lambda config: config.objective[objective].weight and field.has_effect(config))
 
-    named = [(one.name, name, own) for one in objectives for name, own in one.fields.items()]
-    return {f"objective.{one}.{name}": own if name == "weight" else while_on(one, own) for one, name, own in named}
+    named = [(objective.name, name, field) for objective in objectives for name, field in objective.fields.items()]
+    return {
+        f"objective.{objective}.{name}": field if name == "weight" else while_on(objective, field)
+        for objective, name, field in named
+    }
 
 
 LOSS_SECTIONS = {
@@ -54,12 +69,12 @@ LOSS_SECTIONS = {
 }
 
 
-def _separate(config: Any) -> bool:
+def _separates_negatives(config: Any) -> bool:
     return bool(needing(config.objective, "separate_negatives"))
 
 
 def _policies(config: Any) -> set[str]:
-    return {config.views.positive} | ({config.views.negative} if _separate(config) else set())
+    return {config.views.positive} | ({config.views.negative} if _separates_negatives(config) else set())
 
 
 def _projects(config: Any) -> bool:
@@ -67,25 +82,25 @@ def _projects(config: Any) -> bool:
     return seen and bool(config.projector.widths)
 
 
-def _taught(config: Any) -> bool:
+def _has_teacher(config: Any) -> bool:
     return bool(needing(config.objective, "teacher"))
 
 
-def _modelled(config: Any) -> bool:
-    return _taught(config) and bool(config.teacher.model)
+def _has_teacher_model(config: Any) -> bool:
+    return _has_teacher(config) and bool(config.teacher.model)
 
 
-def scored_by_data(config: Any) -> bool:
+def has_data_scores(config: Any) -> bool:
     """Whether the data have a teacher's scores of each anchor's positive and hard negatives: no model is named."""
-    return _taught(config) and not config.teacher.model
+    return _has_teacher(config) and not config.teacher.model
 
 
 def reads_scores(config: Any) -> bool:
     """Whether a run reads scores in the data, of pairs or of positives and hard negatives."""
-    return bool(needing(config.objective, "scores")) or scored_by_data(config)
+    return bool(needing(config.objective, "scores")) or has_data_scores(config)
 
 
-def _seen(config: Any) -> bool:
+def _has_truncatable(config: Any) -> bool:
     return bool(needing(config.objective, "truncatable"))
 
 
@@ -127,7 +142,7 @@ TEMPLATE = rule(f"empty, or a text around {PLACE}, which it has once", lambda te
 LOSS_FIELDS = {
     "views.positive": field("independent", "The masks of positive pairs.", one_of(POLICIES)),
     "views.negative": field(
-        "off", "The masks of the negative pairs of objective.off_dropout.", one_of(POLICIES), only=_separate
+        "off", "The masks of the negative pairs of objective.off_dropout.", one_of(POLICIES), only=_separates_negatives
     ),
     "views.noise": number(
         0.1,
@@ -207,46 +222,48 @@ LOSS_FIELDS = {
         "",
         "The model, as for model.init_from; it is used as it is published, and not trained; empty: margin_mse and "
         "distill_kl read the scores in the data.",
-        only=_taught,
+        only=_has_teacher,
     ),
     "teacher.second": field(
-        "", "A second teacher; the similarities of both are cosines, and their mean is learned.", only=_modelled
+        "",
+        "A second teacher; the similarities of both are cosines, and their mean is learned.",
+        only=_has_teacher_model,
     ),
     "teacher.share": field(
         0.5,
         "The share of the first teacher in the mean of two.",
         rule("above 0 and below 1", lambda share: 0 < share < 1),
-        only=lambda config: _modelled(config) and config.teacher.second,
+        only=lambda config: _has_teacher_model(config) and config.teacher.second,
     ),
     "teacher.kept": field(
         "",
         "A folder that keeps its embeddings for other runs on the same sentences; empty: they are not kept.",
-        only=_modelled,
+        only=_has_teacher_model,
     ),
     **fields_of_objectives(_objectives(teacher=True)),
     "matryoshka.dimensions": field(
         (),
         "Objectives of embeddings are summed over embeddings of these numbers of elements, e.g. 768,256,64; empty: "
         "embeddings as they are.",
-        listed("empty, or whole numbers from 1, each once", read_dimensions),
-        only=_seen,
+        list_of("empty, or whole numbers from 1, each once", read_dimensions),
+        only=_has_truncatable,
     ),
     "matryoshka.weights": number(
         (),
         "The weight of the objectives at each of them, in the same order; empty: 1.",
-        listed("empty, or numbers of 0 or more, at most 1e30, one of them above 1e-30", read_weights),
-        only=lambda config: config.matryoshka.dimensions and _seen(config),
+        list_of("empty, or numbers of 0 or more, at most 1e30, one of them above 1e-30", read_weights),
+        only=lambda config: config.matryoshka.dimensions and _has_truncatable(config),
     ),
 }
 
 
-def sizes_of(config: Config) -> tuple[int, ...]:
+def matryoshka_sizes(config: Config) -> tuple[int, ...]:
     """The sizes, the largest first; none without `matryoshka.dimensions`."""
     return read_dimensions(config.matryoshka.dimensions)
 
 
-def weights_of(config: Config) -> list[float]:
-    """The weights of `sizes_of`, in its order."""
+def matryoshka_weights(config: Config) -> list[float]:
+    """The weights of the sizes, in their order."""
     dimensions, weights = config.matryoshka.dimensions, config.matryoshka.weights
     by_size = zip(map(int, dimensions), read_weights(weights) or [1.0] * len(dimensions), strict=True)
     return [weight for _, weight in sorted(by_size, reverse=True)]
@@ -301,7 +318,7 @@ def check_teacher(config: Config) -> None:
     names = [objective.name for objective in needing(config.objective, "teacher")]
     if not names:
         return
-    needed = [one.name for one in needing(config.objective, "teacher") if one.teacher != SCORES]
+    needed = [objective.name for objective in needing(config.objective, "teacher") if objective.teacher != SCORES]
     if needed and not config.teacher.model:
         raise UserError(f"config.teacher.model: must be set for objective.{needed[0]}: a model")
     if config.data.mixed:
@@ -309,7 +326,7 @@ def check_teacher(config: Config) -> None:
             f"config.data.mixed: objective.{names[0]} reads all sentences of every example, and some sources lack one; "
             "set it to False, or the objective's weight to 0.0"
         )
-    for name in (one.name for one in needing(config.objective, "teacher") if one.teacher == ELEMENTS):
+    for name in (objective.name for objective in needing(config.objective, "teacher") if objective.teacher == ELEMENTS):
         check_kept(config, f"config.objective.{name}.weight", "the trained embedding is the teacher's")
         if config.teacher.second:
             raise UserError(

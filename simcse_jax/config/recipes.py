@@ -22,7 +22,7 @@ PACKAGE = Path(__file__).resolve().parents[1]
 FOLDER = PACKAGE / "configs" if (PACKAGE / "configs").is_dir() else PACKAGE.parent / "configs"
 
 
-def names() -> list[str]:
+def recipe_names() -> list[str]:
     """The package's recipes, `unsup_bert` or `ablations/simcse_table3`; those outside `ablations/` come first."""
     paths = [
         file.relative_to(FOLDER).with_suffix("") for file in (*FOLDER.glob("*.py"), *FOLDER.glob("ablations/*.py"))
@@ -30,7 +30,7 @@ def names() -> list[str]:
     return [path.as_posix() for path in sorted(paths, key=lambda path: (len(path.parts), path))]
 
 
-def find(name: str) -> Path:
+def find_recipe(name: str) -> Path:
     """The config file that `--config NAME` means, NAME without a variant.
 
     A local file wins, whose name may lack the `.py`. Otherwise it is a recipe of the package: `unsup_bert`,
@@ -39,10 +39,10 @@ def find(name: str) -> Path:
     for local in (local_path(name), local_path(f"{name}.py")):
         if local.is_file():
             return local
-    recipe, known = name.removeprefix("configs/").removesuffix(".py").replace("-", "_"), names()
-    if recipe in known:
+    recipe, recipes = name.removeprefix("configs/").removesuffix(".py").replace("-", "_"), recipe_names()
+    if recipe in recipes:
         return FOLDER / f"{recipe}.py"
-    hint = f"; the nearest recipe is {nearest(recipe, known)}, all are {', '.join(known)}" if known else ""
+    hint = f"; the nearest recipe is {nearest(recipe, recipes)}, all are {', '.join(recipes)}" if recipes else ""
     raise UserError(f"--config {name}: no such config file or recipe{hint}")
 
 
@@ -61,11 +61,11 @@ def let_import() -> None:
 
 
 class NoSuchVariant(UserError):
-    """A config has no variant of this name; `known` lists those that it has."""
+    """A config has no variant of this name; `variants` are those that it has."""
 
-    def __init__(self, variant: str, known: Iterable[str]):
-        self.known = tuple(known)
-        super().__init__(f"no variant {variant!r} of this config; it has {', '.join(self.known)}")
+    def __init__(self, variant: str, variants: Iterable[str]):
+        self.variants = tuple(variants)
+        super().__init__(f"no variant {variant!r} of this config; it has {', '.join(self.variants)}")
 
 
 def choose_variant(variant: str, variants: Mapping[str, Any]) -> Any:
@@ -89,7 +89,7 @@ def load_file(file: str | Path) -> ModuleType:
 
 
 @contextlib.contextmanager
-def running(path: str) -> Iterator[tuple[ModuleType, tuple[str, ...]]]:
+def run_recipe(path: str) -> Iterator[tuple[ModuleType, tuple[str, ...]]]:
     """The config file that `--config path` means, and the argument of its functions: none, or that of `FILE:ARGUMENT`.
 
     Raises:
@@ -97,13 +97,13 @@ def running(path: str) -> Iterator[tuple[ModuleType, tuple[str, ...]]]:
         the functions that are called meanwhile.
     """
     name, colon, argument = path.partition(":")
-    file = find(name)
-    with mistakes_in(path):
+    file = find_recipe(name)
+    with report_mistakes(path):
         yield load_file(file), (argument,) if colon else ()
 
 
 @contextlib.contextmanager
-def mistakes_in(path: str) -> Iterator[None]:
+def report_mistakes(path: str) -> Iterator[None]:
     """Raises a `UserError` with the config file's name for all that goes wrong in its functions."""
     try:
         yield
@@ -115,7 +115,7 @@ def mistakes_in(path: str) -> Iterator[None]:
         raise UserError(f"--config {path}: {type(error).__name__}: {reason(error)}") from None
 
 
-def variants_of(module: ModuleType) -> tuple[str, ...]:
+def read_variants(module: ModuleType) -> tuple[str, ...]:
     """The variants of a config file, the default one first; empty if it has none."""
     parameters = inspect.signature(module.get_config).parameters
     if not parameters:
@@ -124,11 +124,11 @@ def variants_of(module: ModuleType) -> tuple[str, ...]:
     try:
         module.get_config("?")
     except NoSuchVariant as error:
-        return (default, *(name for name in error.known if name != default))
+        return (default, *(name for name in error.variants if name != default))
     return ()
 
 
-class Recipe(NamedTuple):
+class ListedRecipe(NamedTuple):
     """A config file, as `--help` lists it."""
 
     file: Path
@@ -136,14 +136,14 @@ class Recipe(NamedTuple):
     variants: tuple[str, ...] = ()  # the default one first
 
 
-def list_recipes(folder: Path) -> list[Recipe]:
+def list_recipes(folder: Path) -> list[ListedRecipe]:
     """The config files of a folder, sorted by name. For one that cannot be loaded, `about` says why."""
     recipes = []
     for file in sorted(folder.glob("*.py")):
         try:
             module = load_file(file)
             about = (module.__doc__ or "").strip().partition("\n")[0]
-            recipes.append(Recipe(file, about, variants_of(module)))
+            recipes.append(ListedRecipe(file, about, read_variants(module)))
         except (Exception, SystemExit) as error:  # the file is a program: anything can go wrong in it
-            recipes.append(Recipe(file, f"cannot be loaded: {reason(error)}"))
+            recipes.append(ListedRecipe(file, f"cannot be loaded: {reason(error)}"))
     return recipes

@@ -35,27 +35,29 @@ def recorded_config(path: str) -> config_dict.ConfigDict:
         )
     except UserError as error:
         raise UserError(f"--config {path}: {error}") from None
-    known = flatten(config)
-    fields = dict(_flat(section, known))
-    check_names(run, fields, known, f"--config {path}")
+    fields_of_config = flatten(config)
+    fields = dict(_flat(section, fields_of_config))
+    check_names(run, fields, fields_of_config, f"--config {path}")
     for name, value in fields.items():
         if name in ELSEWHERE:
             continue
         try:
-            if isinstance(value, bool) != isinstance(known[name], bool):
+            if isinstance(value, bool) != isinstance(fields_of_config[name], bool):
                 raise TypeError
             config.update_from_flattened_dict({name: tuple(value) if isinstance(value, list) else value})
         except (TypeError, ValueError):
-            raise UserError(f"--config {path}: {name} is {value!r:.60}; its default is {known[name]!r}") from None
+            raise UserError(
+                f"--config {path}: {name} is {value!r:.60}; its default is {fields_of_config[name]!r}"
+            ) from None
     return config
 
 
-def recorded(config: Config) -> dict[str, Any]:
+def to_record(config: Config) -> dict[str, Any]:
     """The config as `run.json` has it: tuples are lists."""
     return json.loads(json.dumps(config.to_dict()))
 
 
-def identity(config: Config) -> str:
+def config_fingerprint(config: Config) -> str:
     """A fingerprint of all fields that must be the same in all processes."""
     fields = {name: value for name, value in sorted(flatten(config).items()) if name != "parallel.process_id"}
     return hashlib.sha256(json.dumps(fields).encode()).hexdigest()
@@ -77,9 +79,9 @@ def check_names(run: Mapping[str, Any], names: Collection[str], fields: Collecti
         raise other_format(where, run, "use that version, or train again")
 
 
-def _flat(section: Mapping[str, Any], known: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+def _flat(section: Mapping[str, Any], fields: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
     for name, value in section.items():
-        if isinstance(value, dict) and f"{prefix}{name}" not in known:
-            yield from _flat(value, known, f"{prefix}{name}.")
+        if isinstance(value, dict) and f"{prefix}{name}" not in fields:
+            yield from _flat(value, fields, f"{prefix}{name}.")
         else:
             yield f"{prefix}{name}", value

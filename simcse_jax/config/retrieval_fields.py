@@ -3,7 +3,7 @@
 from simcse_jax.choices import MEASURES, RETRIEVAL, STORAGES, USUAL
 from simcse_jax.config.sections import Config
 from simcse_jax.errors import UserError
-from simcse_jax.field import at_least, each_once, field, given, one_of
+from simcse_jax.field import at_least, each_once, field, nonempty, one_of
 
 RETRIEVAL_SECTIONS = {"eval.retrieval": "Scores of retrieval (docs/guides/evaluate.md)."}
 SPLITS = ("train", "dev", "test")
@@ -15,7 +15,7 @@ RETRIEVAL_FIELDS = {
     "eval.retrieval.measures": field(
         USUAL,
         "The measures, NAME@K; the first one chooses the best checkpoint where eval.development=retrieval.",
-        given("one or more measures"),
+        nonempty("one or more measures"),
         each_once("measure", MEASURES),
         only=lambda config: config.eval.retrieval.data or config.data.held_out,
     ),

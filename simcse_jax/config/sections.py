@@ -37,12 +37,12 @@ class Section(Mapping[str, Any]):
             raise AttributeError(f"no field {name}") from None
 
     def __getitem__(self, name: str) -> Any:
-        found: Any = self
+        value: Any = self
         for part in name.split(".") if isinstance(name, str) else (name,):
-            if not isinstance(found, Section) or part not in found._fields:
+            if not isinstance(value, Section) or part not in value._fields:
                 raise KeyError(name)
-            found = found._fields[part]
-        return found
+            value = value._fields[part]
+        return value
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._fields)

@@ -7,9 +7,9 @@ from typing import Any
 from simcse_jax.choices import ROLES, SPANS
 from simcse_jax.config.sections import Config
 from simcse_jax.errors import UserError
-from simcse_jax.field import either, empty_or_one_of, explain, field, listed, rule
+from simcse_jax.field import either, empty_or_one_of, explain, field, list_of, rule
 from simcse_jax.host.names import split_sources
-from simcse_jax.objectives.registry import needing, pairing_of
+from simcse_jax.objectives.registry import find_pairing, needing
 
 ONE_SOURCE = "one_source"
 BATCHING = {"mixed": "any of them", ONE_SOURCE: "one of them, so negatives in the batch are of the same source"}
@@ -42,7 +42,7 @@ def read_weights(parts: Sequence[str]) -> tuple[float, ...]:
     return weights
 
 
-def _several(config: Any) -> bool:
+def _has_several_sources(config: Any) -> bool:
     return "," in config.data.train
 
 
@@ -51,10 +51,10 @@ SOURCE_FIELDS = {
         False,
         "Sources of data.train may have different columns: a sentence alone is its own positive, and hard negatives "
         "that a source lacks are left out of the loss.",
-        only=lambda config: _several(config) and config.data.batching != ONE_SOURCE,
+        only=lambda config: _has_several_sources(config) and config.data.batching != ONE_SOURCE,
     ),
     "data.batching": field(
-        "mixed", f"The sources of a batch's rows. {explain(BATCHING)}.", either(BATCHING), only=_several
+        "mixed", f"The sources of a batch's rows. {explain(BATCHING)}.", either(BATCHING), only=_has_several_sources
     ),
     "data.equal_texts": field(
         "",
@@ -72,8 +72,8 @@ SOURCE_FIELDS = {
     "data.weights": field(
         (),
         "The share of each source of data.train in an epoch, as numbers in their order, e.g. 3,1; empty: by size.",
-        listed("empty, or numbers above 0, from 1e-30 to 1e30, one for each source of data.train", read_weights),
-        only=_several,
+        list_of("empty, or numbers above 0, from 1e-30 to 1e30, one for each source of data.train", read_weights),
+        only=_has_several_sources,
     ),
     "data.prompts.anchor": field("", "Before anchors, e.g. 'query: '."),
     "data.prompts.positive": field("", "Before positives and hard negatives, e.g. 'passage: '."),
@@ -91,22 +91,22 @@ def read_prompts(config: Config) -> list[list[str]]:
 
 
 def _split(field: str, text: str, sources: Sequence[str]) -> list[str]:
-    found = [text]
+    prompts = [text]
     if len(sources) == 1 and not text.startswith('"'):  # whatever it has in it
         return [text]
     if "," in text or '"' in text:
         try:
-            found = next(csv.reader([text], strict=True))
+            prompts = next(csv.reader([text], strict=True))
         except csv.Error as error:
             raise UserError(
                 f"{field}={text!r:.100}: not a list of prompts: {error}; put a prompt with a comma in double quotes"
             ) from None
-    if len(found) not in (1, len(sources)):
+    if len(prompts) not in (1, len(sources)):
         raise UserError(
-            f"{field}={text!r:.100}: {len(found)} prompts, but data.train names {len(sources)} source(s); give one for "
-            "all or one for each, and put a prompt with a comma in double quotes"
+            f"{field}={text!r:.100}: {len(prompts)} prompts, but data.train names {len(sources)} source(s); give one "
+            "for all or one for each, and put a prompt with a comma in double quotes"
         )
-    return found * (len(sources) if len(found) == 1 else 1)
+    return prompts * (len(sources) if len(prompts) == 1 else 1)
 
 
 def check_sources(config: Config) -> None:
@@ -125,10 +125,10 @@ def check_sources(config: Config) -> None:
         "data.no_duplicates": data.no_duplicates,
         **{f"data.prompts.{role}": len(set(texts)) > 1 for role, texts in zip(ROLES, prompts, strict=False)},
     }
-    name = next((name for name, given in by_source.items() if given and data.positives == SPANS), None)
+    name = next((name for name, values in by_source.items() if values and data.positives == SPANS), None)
     if name is not None:
         raise UserError(f"config.{name}: spans are drawn from all documents together; leave it as it is by default")
-    maker = pairing_of(config.objective)
+    maker = find_pairing(config.objective)
     if data.no_duplicates and maker:
         raise UserError(
             f"config.data.no_duplicates: objective.{maker[0]} makes its pairs of all sentences of an epoch, and some "
@@ -139,11 +139,11 @@ def check_sources(config: Config) -> None:
             f"config.data.weights: objective.{maker[0]} makes its pairs of all sentences of an epoch; leave it "
             f"empty, or set data.batching={ONE_SOURCE}"
         )
-    if data.mixed and data.batching != ONE_SOURCE and (needed := no_gaps(config)):
+    if data.mixed and data.batching != ONE_SOURCE and (needed := gap_reason(config)):
         raise UserError(f"config.data.mixed: {needed[0]}; set it to False, or {needed[1]}")
 
 
-def no_gaps(config: Config) -> tuple[str, str] | None:
+def gap_reason(config: Config) -> tuple[str, str] | None:
     """Why no row may lack a sentence that others have, and how to change that; None: rows may."""
     if config.projector.widths:
         return (

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from simcse_jax.errors import UserError, broken, not_utf8, why
+from simcse_jax.errors import UserError, broken, not_utf8, system_message
 from simcse_jax.host.storage import Folder, is_remote
 
 NOT_TEXT = {b"\x1f\x8b": "gzip", b"PK\x03\x04": "zip", b"BZh": "bzip2", b"\xfd7zXZ\0": "xz", b"PAR1": "parquet"}
@@ -57,7 +57,7 @@ class Lines:
             wrong = not_utf8(error, _has_utf8(path))
             raise UserError(f"{path}: line {number} {wrong}") from None
         except errors_of(path, OSError) as error:
-            raise UserError(f"{path}: cannot be read: {why(error)}") from None
+            raise UserError(f"{path}: cannot be read: {system_message(error)}") from None
 
 
 def errors_of(path: Path, *local: type[Exception]) -> tuple[type[Exception], ...]:
@@ -73,7 +73,7 @@ def reported(where: object) -> Iterator[None]:
     except UserError:
         raise
     except Exception as error:  # an OSError, bad UTF-8, or any error of a store's client
-        raise UserError(f"{where}: cannot be read: {why(error)}") from None
+        raise UserError(f"{where}: cannot be read: {system_message(error)}") from None
 
 
 def size_and_time(path: Folder) -> tuple[int, float]:

@@ -61,8 +61,8 @@ def start(training: bool = False) -> None:
     check_fork()
     for (name, value), in_training in REFUSED.items():
         if str(getattr(jax.config, name)).rpartition(".")[2].lower() == value and training >= in_training:
-            what = "training does" if in_training else "simcse_jax does"
-            raise UserError(f"{name.upper()}={value}: {what} not run with this setting of JAX; leave it out")
+            whose = "training does" if in_training else "simcse_jax does"
+            raise UserError(f"{name.upper()}={value}: {whose} not run with this setting of JAX; leave it out")
     try:
         jax.local_devices()
     except (RuntimeError, AssertionError) as error:  # the latter is all that JAX says about cuda

@@ -1,4 +1,4 @@
-"""FLOPs: those of a program's matrix products, and the most that a device computes in a second."""
+"""FLOPs: of a program's matrix products, and those that a device computes in a second at its peak."""
 
 import math
 from collections import Counter
@@ -60,8 +60,8 @@ def product_flops(jaxpr: Any, passes: Passes = TPU_PASSES, platform: str = "") -
     for equation in getattr(jaxpr, "jaxpr", jaxpr).eqns:
         name, params = equation.primitive.name, equation.params
         if name == "dot_general":
-            left = equation.invars[0].aval.shape
-            contracted = math.prod(left[axis] for axis in params["dimension_numbers"][0][0])
+            shape = equation.invars[0].aval.shape
+            contracted = math.prod(shape[axis] for axis in params["dimension_numbers"][0][0])
             flops[_passes(equation, passes)] += 2 * math.prod(equation.outvars[0].aval.shape) * contracted
             continue
         if name in CUDNN:
@@ -69,20 +69,22 @@ def product_flops(jaxpr: Any, passes: Passes = TPU_PASSES, platform: str = "") -
             products = 2 * batch * heads * tokens * equation.invars[1].aval.shape[1] * size
             flops[passes["DEFAULT"][0]] += CUDNN[name] * products
             continue
-        values = [each for value in params.values() for each in (value if isinstance(value, tuple) else (value,))]
+        values = [operand for value in params.values() for operand in (value if isinstance(value, tuple) else (value,))]
         inner = [product_flops(value, passes, platform) for value in values if hasattr(value, "eqns")]
         if name == "cond":
-            inner = [_taken(inner, params.get("branches_platforms"), platform)]
+            inner = [_chosen_branch(inner, params.get("branches_platforms"), platform)]
         times = math.prod(params["grid_mapping"].grid) if name == "pallas_call" else params.get("length", 1)
         for part in inner:
-            flops.update({each: count * times for each, count in part.items()})
+            flops.update({width: count * times for width, count in part.items()})
     return flops
 
 
-def _taken(branches: list[Counter[float]], platforms: Any, platform: str) -> Counter[float]:
+def _chosen_branch(branches: list[Counter[float]], platforms: Any, platform: str) -> Counter[float]:
     """Of the branches of a conditional, that of the platform if it decides, otherwise the most expensive one."""
     if platforms and platform:
-        return next(each for each, own in zip(branches, platforms, strict=True) if own is None or platform in own)
+        return next(
+            branch for branch, names in zip(branches, platforms, strict=True) if names is None or platform in names
+        )
     return max(branches, key=Counter.total)
 
 

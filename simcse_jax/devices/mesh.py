@@ -31,7 +31,7 @@ def data_mesh(devices: list[jax.Device], parts: int = 0) -> Mesh:
       parts: the number of devices that share a copy, which divides that of all; 0: all.
     """
     kind = (jax.sharding.AxisType.Auto,)
-    if len(sides(devices)) > 1:
+    if len(torus_sides(devices)) > 1:
         mesh = Mesh(np.array(sorted(devices, key=coordinates)), (AXIS,), axis_types=kind)
     else:
         mesh = jax.make_mesh((len(devices),), (AXIS,), axis_types=kind, devices=devices)
@@ -40,22 +40,22 @@ def data_mesh(devices: list[jax.Device], parts: int = 0) -> Mesh:
     return Mesh(mesh.devices.reshape(-1, parts), (COPIES, AXIS), axis_types=kind * 2)
 
 
-def of_rows(mesh: Mesh) -> str | tuple[str, ...]:
+def row_axes(mesh: Mesh) -> str | tuple[str, ...]:
     """The axes over which the rows of a batch are split."""
     return (COPIES, AXIS) if COPIES in mesh.axis_names else AXIS
 
 
-def replicated(mesh: Mesh) -> NamedSharding:
+def replicated_sharding(mesh: Mesh) -> NamedSharding:
     """The same array on every device."""
     return NamedSharding(mesh, P())
 
 
 def split_over_examples(mesh: Mesh) -> NamedSharding:
     """The first axis split over the devices."""
-    return NamedSharding(mesh, P(of_rows(mesh)))
+    return NamedSharding(mesh, P(row_axes(mesh)))
 
 
-def by_rows(function: Callable[..., jax.Array], sharding: NamedSharding | None) -> jax.stages.Wrapped:
+def compile_by_rows(function: Callable[..., jax.Array], sharding: NamedSharding | None) -> jax.stages.Wrapped:
     """Compiles function(parameters, *arrays) for arrays and a result whose first axis is split over the devices.
 
     Each device computes its own rows, so the function may use kernels that the compiler cannot split; a row must not
@@ -68,13 +68,13 @@ def by_rows(function: Callable[..., jax.Array], sharding: NamedSharding | None) 
     if sharding is None or sharding.mesh.size == 1:
         return jax.jit(function, out_shardings=sharding)
 
-    def of_all(params: Any, *arrays: jax.Array) -> jax.Array:
+    def compute(params: Any, *arrays: jax.Array) -> jax.Array:
         specs = (P(), *[sharding.spec] * len(arrays))
         # Nothing is summed over the devices, so there is nothing to check.
-        own = jax.shard_map(function, mesh=sharding.mesh, in_specs=specs, out_specs=sharding.spec, check_vma=False)
-        return own(params, *arrays)
+        sharded = jax.shard_map(function, mesh=sharding.mesh, in_specs=specs, out_specs=sharding.spec, check_vma=False)
+        return sharded(params, *arrays)
 
-    return jax.jit(of_all, out_shardings=sharding)
+    return jax.jit(compute, out_shardings=sharding)
 
 
 def fetch(array: jax.Array) -> np.ndarray:
@@ -109,7 +109,7 @@ def replicate(tree: Any, sharding: NamedSharding) -> Any:
     return jax.tree.map(copy, tree)
 
 
-ByRows = Callable[[Callable[..., jax.Array], NamedSharding | None], jax.stages.Wrapped]  # as `by_rows`
+ByRows = Callable[[Callable[..., jax.Array], NamedSharding | None], jax.stages.Wrapped]  # as `compile_by_rows`
 
 
 class Way(NamedTuple):
@@ -129,10 +129,10 @@ class Way(NamedTuple):
     def share(self, axis: int) -> float:
         """The share of an array that each chip sends along this axis when it is summed, or gathered backwards."""
         before = self.order[: self.order.index(axis)]
-        return (1 - 1 / self.sides[axis]) / math.prod(self.sides[each] for each in before)
+        return (1 - 1 / self.sides[axis]) / math.prod(self.sides[other] for other in before)
 
 
-def sides(devices: Sequence[jax.Device]) -> tuple[int, ...]:
+def torus_sides(devices: Sequence[jax.Device]) -> tuple[int, ...]:
     """The sides of the torus that the devices fill, without those of one chip; their number if a ring goes through.
 
     A ring goes through two sides that differ, and through 2 × 2. Devices other than TPUs, and several slices, count as
@@ -147,16 +147,16 @@ def sides(devices: Sequence[jax.Device]) -> tuple[int, ...]:
     return lengths or (len(devices),)
 
 
-def ways(sizes: Mapping[str, int], mesh: Mesh) -> dict[str, Way]:
+def choose_ways(sizes: Mapping[str, int], mesh: Mesh) -> dict[str, Way]:
     """A way for each array, by name, so that the links along all axes have about the same to send.
 
     Small arrays go to all chips at once, which XLA does for many of them together.
     """
-    found = (mesh.shape[AXIS],) if COPIES in mesh.axis_names else sides(list(mesh.devices.flat))
-    starts = range(len(found))
-    choices = [Way(found, tuple((start + step) % len(found) for step in starts)) for start in starts]
+    lengths = (mesh.shape[AXIS],) if COPIES in mesh.axis_names else torus_sides(list(mesh.devices.flat))
+    starts = range(len(lengths))
+    choices = [Way(lengths, tuple((start + step) % len(lengths) for step in starts)) for start in starts]
     chosen = dict.fromkeys(sizes, Way((mesh.shape[AXIS],), (0,)))
-    sent = [0.0] * len(found)
+    sent = [0.0] * len(lengths)
     for name in sorted((name for name in sizes if sizes[name] >= SMALL), key=lambda name: (-sizes[name], name)):
         loads = [[load + sizes[name] * way.share(axis) for axis, load in enumerate(sent)] for way in choices]
         sent = min(loads, key=max)

@@ -19,7 +19,7 @@ from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 from jaxtyping import Array, Float, Int
 
-from simcse_jax.devices.mesh import AXIS, Way, replicated
+from simcse_jax.devices.mesh import AXIS, Way, replicated_sharding
 
 
 def spec(shape: Sequence[int], devices: int) -> P:
@@ -60,14 +60,14 @@ def constrain(tree: Any, mesh: Mesh) -> Any:
     return jax.lax.with_sharding_constraint(tree, shardings(tree, mesh))
 
 
-def whole(tree: Any, mesh: Mesh) -> Any:
+def replicate_whole(tree: Any, mesh: Mesh) -> Any:
     """The arrays on every device, for scoring; all processes must call it."""
     return tree if mesh.size == 1 else _copy(tree, mesh)
 
 
 @functools.partial(jax.jit, static_argnums=1)
 def _copy(tree: Any, mesh: Mesh) -> Any:
-    return jax.lax.with_sharding_constraint(tree, replicated(mesh))
+    return jax.lax.with_sharding_constraint(tree, replicated_sharding(mesh))
 
 
 def spread(part: Float[Array, "..."], split: P, mesh: Mesh) -> Float[Array, "..."]:
@@ -76,8 +76,8 @@ def spread(part: Float[Array, "..."], split: P, mesh: Mesh) -> Float[Array, "...
     Cast once, before all that reads it. Otherwise JAX casts at every use, and sums the gradient over the devices each
     time (with chunks, in every iteration of the scan).
     """
-    others = tuple(axis for axis in mesh.axis_names if axis not in split)
-    return jax.lax.pcast(part, others, to="varying") if others else part
+    unsplit = tuple(axis for axis in mesh.axis_names if axis not in split)
+    return jax.lax.pcast(part, unsplit, to="varying") if unsplit else part
 
 
 def gather(part: Float[Array, "..."], split: P, dtype: jnp.dtype, way: Way) -> Float[Array, "..."]:
@@ -119,10 +119,10 @@ def _forward(
 
 
 def _backward(axis: int | None, way: Way, _: None, gradient: Float[Array, "..."]) -> tuple[None, Float[Array, "..."]]:
-    return None, gradient if axis is None else _summed_part(gradient, axis, way)
+    return None, gradient if axis is None else _sum_part(gradient, axis, way)
 
 
-def _summed_part(gradient: Float[Array, "..."], axis: int, way: Way) -> Float[Array, "..."]:
+def _sum_part(gradient: Float[Array, "..."], axis: int, way: Way) -> Float[Array, "..."]:
     """This device's part of the sum over the devices.
 
     The parts come first, those of the first side before those of the next: along another axis, XLA for TPUs sums the
@@ -139,8 +139,8 @@ def _summed_part(gradient: Float[Array, "..."], axis: int, way: Way) -> Float[Ar
 _gather.defvjp(_forward, _backward)
 
 
-def sends_rows(rows: int, split: P, numbers: int, devices: int) -> bool:
-    """Whether `rows_of` sends at most a quarter of what `gather` does, for the same gradient.
+def is_exchange_cheaper(rows: int, split: P, numbers: int, devices: int) -> bool:
+    """Whether `gather_rows` sends at most a quarter of what `gather` does, for the same gradient.
 
     A quarter, because every device has something else for every other one, and over a large torus that takes several
     links.
@@ -151,7 +151,7 @@ def sends_rows(rows: int, split: P, numbers: int, devices: int) -> bool:
     return AXIS in split and 4 * numbers * (devices if split[0] == AXIS else 1) <= rows
 
 
-def rows_of(part: Float[Array, "..."], split: P, numbers: Int[Array, " N"]) -> Float[Array, "N D"]:
+def gather_rows(part: Float[Array, "..."], split: P, numbers: Int[Array, " N"]) -> Float[Array, "N D"]:
     """Within `shard_map`: the rows of a table that this device needs, bit for bit; nothing else of it is sent.
 
     Devices that share a copy get the numbers of all rows that they need, and each sends of its part what the others
@@ -165,5 +165,5 @@ def rows_of(part: Float[Array, "..."], split: P, numbers: Int[Array, " N"]) -> F
         return jax.lax.all_to_all(jnp.take(part, everywhere, axis=0), AXIS, split_axis=0, concat_axis=1, tiled=True)
     place = everywhere - jax.lax.axis_index(AXIS) * len(part)
     outside = (place < 0) | (place >= len(part))
-    own = jnp.take(part, jnp.where(outside, len(part), place), axis=0, mode="fill", fill_value=0)
-    return jax.lax.psum_scatter(own, AXIS, scatter_dimension=0, tiled=True)
+    summands = jnp.take(part, jnp.where(outside, len(part), place), axis=0, mode="fill", fill_value=0)
+    return jax.lax.psum_scatter(summands, AXIS, scatter_dimension=0, tiled=True)

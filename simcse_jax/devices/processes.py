@@ -38,14 +38,18 @@ def initialize(count: int, number: int = 0, coordinator: str = "") -> None:
 
 
 def _join(count: int, number: int, coordinator: str) -> None:
-    known: dict[str, Any] = {}
+    arguments: dict[str, Any] = {}
     if count:
-        known = {"num_processes": count, "process_id": number, "coordinator_address": coordinator}
+        arguments = {"num_processes": count, "process_id": number, "coordinator_address": coordinator}
     try:
-        jax.distributed.initialize(**known, initialization_timeout=START_SECONDS, shutdown_timeout_seconds=END_SECONDS)
+        jax.distributed.initialize(
+            **arguments, initialization_timeout=START_SECONDS, shutdown_timeout_seconds=END_SECONDS
+        )
     except (ValueError, TypeError) as error:
         how = "set parallel.processes, .process_id and .coordinator, or parallel.processes=1 for this process alone"
-        raise UserError(f"config.parallel.processes={count}: {reason(error)}" + ("" if known else f"; {how}")) from None
+        raise UserError(
+            f"config.parallel.processes={count}: {reason(error)}" + ("" if arguments else f"; {how}")
+        ) from None
 
 
 def is_first() -> bool:
@@ -73,7 +77,7 @@ def gather(text: str) -> list[str]:
 
 
 @contextlib.contextmanager
-def together() -> Iterator[None]:
+def exit_together() -> Iterator[None]:
     """All processes leave the block together: a user's mistake in one process ends them all.
 
     Otherwise the others would wait for the process that has left.

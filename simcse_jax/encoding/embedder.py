@@ -14,7 +14,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from simcse_jax.devices import backend
 from simcse_jax.devices.backend import keep_compilations
-from simcse_jax.devices.mesh import ByRows, by_rows
+from simcse_jax.devices.mesh import ByRows, compile_by_rows
 from simcse_jax.encoding.batching import Batching, compute
 from simcse_jax.encoding.tokens import TokenEncoder
 from simcse_jax.errors import UserError
@@ -64,7 +64,7 @@ class Embedder:
     include_prompt: bool = True
     modules: tuple[Module, ...] = ()
     copies: Arrays = dataclasses.field(default_factory=dict)
-    by_rows: ByRows = by_rows
+    by_rows: ByRows = compile_by_rows
 
     @property
     def arrays(self) -> Arrays:
@@ -240,7 +240,7 @@ def make_embed(
     modules: tuple[Module, ...] = (),
     skipped: int = 0,
     typed: bool = False,
-    by_rows: ByRows = by_rows,
+    by_rows: ByRows = compile_by_rows,
     *,
     most_tokens: int | None = None,
 ) -> jax.stages.Wrapped:

@@ -9,7 +9,7 @@ import numpy as np
 from jax.sharding import NamedSharding
 from jaxtyping import Array, Int, Key, UInt32
 
-from simcse_jax.devices.mesh import by_rows
+from simcse_jax.devices.mesh import compile_by_rows
 from simcse_jax.encoding.batching import compute
 from simcse_jax.encoding.embedder import Embedder
 from simcse_jax.models import parameters
@@ -71,4 +71,4 @@ def _make_count(
         right = jnp.argmax(scores, axis=-1) == jnp.take_along_axis(input_ids, positions, axis=1)
         return jnp.stack([jnp.sum(right & valid, axis=1), jnp.sum(valid, axis=1)], axis=1)
 
-    return by_rows(count, sharding)
+    return compile_by_rows(count, sharding)

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import NamedSharding
 
-from simcse_jax.devices.mesh import ByRows, by_rows
+from simcse_jax.devices.mesh import ByRows, compile_by_rows
 from simcse_jax.encoding.batching import Batching, compute
 from simcse_jax.huggingface.tokenizer import Tokenizer
 from simcse_jax.models import parameters
@@ -34,7 +34,7 @@ class TokenEncoder:
     batch_size: int = 64
     sharding: NamedSharding | None = None
     last_only: bool = False
-    by_rows: ByRows = by_rows
+    by_rows: ByRows = compile_by_rows
 
     def tokenize(self, sentences: Sequence[str]) -> tuple[list[tuple[np.ndarray, np.ndarray]], int]:
         """Each sentence's token ids and their words' numbers (`Tokenizer.words`), (T,) each; how many were cut."""

@@ -44,7 +44,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from simcse_jax.errors import UserError, reason, why
+from simcse_jax.errors import UserError, reason, system_message
 from simcse_jax.host.flock import Taken, has_name, open_alone
 from simcse_jax.host.storage import Folder, folder_locks, is_remote
 
@@ -141,7 +141,7 @@ def _errors_of(file: Path, place: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise UserError(f"{place}: cannot be written: {file.name}: {why(error)}") from None
+        raise UserError(f"{place}: cannot be written: {file.name}: {system_message(error)}") from None
 
 
 def _take(file: Path, place: Path) -> int:

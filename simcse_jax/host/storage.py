@@ -20,7 +20,7 @@ from typing import IO, Any, Protocol, TypeAlias
 import numpy as np
 from etils import epath
 
-from simcse_jax.errors import UserError, broken, reason, require, why
+from simcse_jax.errors import UserError, broken, reason, require, system_message
 from simcse_jax.host.flock import Taken, open_alone
 from simcse_jax.host.version import __version__
 
@@ -66,7 +66,7 @@ def local_path(name: str | Path) -> Path:
         path = Path(name).expanduser()
         path.exists()
     except (OSError, RuntimeError, ValueError) as error:
-        raise UserError(f"{str(name)!r:.60}: not a path: {why(error)}") from None
+        raise UserError(f"{str(name)!r:.60}: not a path: {system_message(error)}") from None
     return path
 
 
@@ -117,7 +117,7 @@ def _check_network(name: str) -> None:
     try:
         socket.create_connection(STORE, timeout=5).close()
     except OSError as error:
-        raise UserError(f"{name}: cannot be reached: {STORE[0]}: {why(error)}") from None
+        raise UserError(f"{name}: cannot be reached: {STORE[0]}: {system_message(error)}") from None
 
 
 def look_up_bucket(folder: Folder) -> None:
@@ -144,7 +144,7 @@ def writing(where: object) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise UserError(f"{where}: cannot be written: {why(error)}") from None
+        raise UserError(f"{where}: cannot be written: {system_message(error)}") from None
 
 
 def write_atomically(path: Folder, content: str | bytes) -> None:
@@ -170,7 +170,7 @@ def write_atomically(path: Folder, content: str | bytes) -> None:
             with replacing_file(path) as file:
                 file.write(data)
     except Exception as error:  # an OSError, or an error of a store's client
-        raise UserError(f"{path}: cannot be written: {why(error)}") from None
+        raise UserError(f"{path}: cannot be written: {system_message(error)}") from None
 
 
 def remove(path: Folder) -> None:
@@ -203,7 +203,7 @@ def write_together(folder: Path, files: Mapping[str, str | bytes]) -> None:
                 file.flush()
                 os.fsync(file.fileno())
     except OSError as error:
-        raise UserError(f"{path}: cannot be written: {why(error)}") from None
+        raise UserError(f"{path}: cannot be written: {system_message(error)}") from None
 
 
 def _encoded(content: str | bytes) -> bytes:
@@ -323,7 +323,7 @@ def read_json(path: Path, kind: type = dict) -> Any:
     try:
         return parse_json(path.read_text(encoding="utf-8"), str(path), kind)
     except OSError as error:
-        raise UserError(f"{path}: cannot be read: {why(error)}") from None
+        raise UserError(f"{path}: cannot be read: {system_message(error)}") from None
     except ValueError as error:  # also for a name with a NUL
         raise UserError(f"{path}: not valid JSON: {error}") from None
 

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterator
 from typing import TextIO
 
-from simcse_jax.errors import UserError, not_utf8, why
+from simcse_jax.errors import UserError, not_utf8, system_message
 
 
 def prepare() -> None:
@@ -91,7 +91,7 @@ def flush() -> None:
         _discard(sys.stdout)
         if isinstance(error, BrokenPipeError):
             raise
-        raise UserError(f"standard output: {why(error)}") from None
+        raise UserError(f"standard output: {system_message(error)}") from None
 
 
 def _discard(stream: TextIO) -> None:

@@ -19,7 +19,7 @@ from typing import IO, Any
 import ml_dtypes
 import numpy as np
 
-from simcse_jax.errors import UserError, reason, why
+from simcse_jax.errors import UserError, reason, system_message
 from simcse_jax.host.storage import local_path, read_json
 from simcse_jax.huggingface.torch_pickle import LIMIT, Tensor, TorchStorage, read_pickle
 
@@ -99,7 +99,7 @@ def read_torch_file(path: Path) -> dict[str, np.ndarray]:
             tensors, buffers = (_read_zip if is_zip else _read_legacy)(file)
         return {name: _array(tensor, buffers[tensor.storage.key]) for name, tensor in tensors.items()}
     except OSError as error:
-        raise UserError(f"{path}: cannot be read: {why(error)}") from None
+        raise UserError(f"{path}: cannot be read: {system_message(error)}") from None
     except Exception as error:  # a damaged file can break in any way
         raise UserError(
             f"{path}: not a readable PyTorch file ({reason(error)}); download or convert it again"

@@ -24,7 +24,7 @@ from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
-from simcse_jax.errors import UserError, why
+from simcse_jax.errors import UserError, system_message
 from simcse_jax.host.storage import read_json, write_json
 from simcse_jax.huggingface.tokenizer import WORDS_FILE, Tokenizer
 from simcse_jax.huggingface.weight_files import read_weights, write_safetensors
@@ -67,7 +67,7 @@ def read_glove(path: Path) -> Vectors:
         with _opened(path) as file:
             return _read(path, _blocks(file))
     except (OSError, EOFError, zlib.error) as error:
-        raise UserError(f"{path}: cannot be read: {why(error)}") from None
+        raise UserError(f"{path}: cannot be read: {system_message(error)}") from None
 
 
 def _opened(path: Path) -> io.BufferedIOBase:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from jaxtyping import Float, Int64
 
-from simcse_jax.errors import UserError, reason, why
+from simcse_jax.errors import UserError, reason, system_message
 from simcse_jax.host.hidden import DOT, MANIFEST, PLAN, is_hidden
 from simcse_jax.host.storage import Folder, as_path, read_json
 from simcse_jax.index.identity import ModelIdentity, read_identity
@@ -139,7 +139,7 @@ def _files(path: Folder) -> list[Folder]:
             return [path]
         names = sorted(path.iterdir(), key=lambda file: file.name)
     except OSError as error:
-        raise UserError(f"{path}: cannot be read: {why(error)}") from None
+        raise UserError(f"{path}: cannot be read: {system_message(error)}") from None
     files = [file for file in names if file.suffix in KINDS and not is_hidden(file.name)]
     listed = {file.name for file in names}
     unfinished = [file for file in names if file.name.endswith(".partial")]
@@ -186,7 +186,7 @@ def _look(path: Folder) -> EmbeddingFile:
     except UserError:
         raise
     except Exception as error:  # of a disk, a store's client, pyarrow or NumPy
-        raise UserError(f"{path}: cannot be read as embeddings: {why(error)}") from None
+        raise UserError(f"{path}: cannot be read as embeddings: {system_message(error)}") from None
 
 
 def _npy_header(path: Folder, file: Any) -> tuple[tuple[int, int], str]:

@@ -21,7 +21,7 @@ from typing import IO, Any
 import numpy as np
 from jaxtyping import Shaped
 
-from simcse_jax.errors import UserError, reason, why
+from simcse_jax.errors import UserError, reason, system_message
 from simcse_jax.host.locks import LOCK, held
 from simcse_jax.host.storage import is_of_macos, is_remote, local_path, read_json, write_atomically
 from simcse_jax.host.version import __version__
@@ -68,7 +68,7 @@ def _save(index: Index, folder: Path, model: ModelIdentity) -> None:
             with contextlib.suppress(OSError):
                 path.unlink(missing_ok=True)
         if isinstance(error, OSError):
-            raise UserError(f"{folder}: cannot be written: {why(error)}") from None
+            raise UserError(f"{folder}: cannot be written: {system_message(error)}") from None
         raise
     for path in (path for pattern in PATTERNS for path in folder.glob(pattern)):
         if path not in (embeddings, sentences):  # the earlier index's, or left by a kill

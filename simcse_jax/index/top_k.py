@@ -18,7 +18,7 @@ from jax.sharding import Mesh
 from jax.sharding import PartitionSpec as P
 from jaxtyping import Array, ArrayLike, Float, Float32, Int, Int32, Int64, Shaped
 
-from simcse_jax.devices.mesh import AXIS, place, replicate, replicated, split_over_examples
+from simcse_jax.devices.mesh import AXIS, place, replicate, replicated_sharding, split_over_examples
 from simcse_jax.models.arrays import AnyArray
 from simcse_jax.vectors.quantization import SCALAR, Quantization
 from simcse_jax.vectors.similarity import scores as similarity_scores
@@ -114,7 +114,7 @@ def top_k(
     parts = []
     for start in range(0, len(queries), size):
         part = queries[start : start + size].astype(np.float32)
-        parts.append(replicate(np.pad(part, ((0, size - len(part)), (0, 0))), replicated(mesh)))
+        parts.append(replicate(np.pad(part, ((0, size - len(part)), (0, 0))), replicated_sharding(mesh)))
     best = [_initial_best(size, k, mesh) for _ in parts]
     options = {"mesh": mesh, "recall_target": recall_target, "similarity": similarity}
     firsts = []
@@ -198,7 +198,7 @@ def merge(
 def gather(best: Best, *, mesh: Mesh) -> Best:
     """The best k of all devices' (devices, Q, k), on every device: (Q, k)."""
     k = best.scores.shape[-1]
-    whole = jax.lax.with_sharding_constraint(best, replicated(mesh))
+    whole = jax.lax.with_sharding_constraint(best, replicated_sharding(mesh))
     scores, blocks, places = (jnp.moveaxis(array, 0, 1).reshape(array.shape[1], -1) for array in whole)
     descending = jnp.where(jnp.isnan(scores), -jnp.inf, -scores)  # NaN comes first, as in `top_k`
     _, blocks, places, scores = jax.lax.sort((descending, blocks, places, scores), dimension=1, num_keys=3)

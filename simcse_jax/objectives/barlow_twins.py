@@ -81,16 +81,16 @@ def cross_correlation(
 
     def columns(x: Float[AnyArray, "B D"]) -> tuple[Float[AnyArray, "B D"], Float[AnyArray, "M D"], Float[Array, " D"]]:
         """The local and the artificial rows, centred or not, and the inverse norms of their columns."""
-        rows, others, added = x, artificial, jnp.zeros(())
+        rows, more_rows, added = x, artificial, jnp.zeros(())
         if reading == "released":
             mean = (psum(jnp.sum(x, axis=0)) + jnp.sum(artificial, axis=0)) / count
-            rows, others, added = x - mean, artificial - mean, EPSILON * count
-        squares = psum(jnp.sum(rows * rows, axis=0)) + jnp.sum(others * others, axis=0) + added
+            rows, more_rows, added = x - mean, artificial - mean, EPSILON * count
+        squares = psum(jnp.sum(rows * rows, axis=0)) + jnp.sum(more_rows * more_rows, axis=0) + added
         # The inner `where` keeps the gradient finite.
-        return rows, others, jnp.where(squares > 0, jax.lax.rsqrt(jnp.where(squares > 0, squares, 1.0)), 0.0)
+        return rows, more_rows, jnp.where(squares > 0, jax.lax.rsqrt(jnp.where(squares > 0, squares, 1.0)), 0.0)
 
-    (one, one_more, one_inverse), (two, two_more, two_inverse) = columns(first), columns(second)
-    product = psum(jnp.matmul(one.T, two)) + one_more.T @ two_more
+    (first_rows, one_more, one_inverse), (two, two_more, two_inverse) = columns(first), columns(second)
+    product = psum(jnp.matmul(first_rows.T, two)) + one_more.T @ two_more
     return product * one_inverse[:, None] * two_inverse
 
 

@@ -45,8 +45,8 @@ class BidirectionalMargin(declarations.BidirectionalMargin):
         """The mean of `bidirectional_margin` over the soft negatives that the batch has; 0 if it has none."""
         losses = bidirectional_margin(*embedded.pair, embedded["hard_negatives"], **fields)
         present = embedded.present_in("hard_negatives")
-        there = jnp.ones_like(losses, bool) if present is None else present
-        total, count = (embedded.psum(jnp.sum(part)) for part in (jnp.where(there, losses, 0.0), there))
+        has_triplet = jnp.ones_like(losses, bool) if present is None else present
+        total, count = (embedded.psum(jnp.sum(part)) for part in (jnp.where(has_triplet, losses, 0.0), has_triplet))
         return total / jnp.maximum(count, 1)
 
 

@@ -16,7 +16,7 @@ def candidate_scores(
     return jnp.sum(anchors * candidates, axis=-1)
 
 
-def taught_scores(
+def score_candidates(
     embedded: Embedded, similarity: str
 ) -> tuple[Float[Array, "K B"], Float[Array, "K B"], Bool[Array, "K B"] | None]:
     """The student's and the teacher's scores of a batch, the positive's first, and which candidates there are.
@@ -27,12 +27,12 @@ def taught_scores(
       (K, B) the student's, (K, B) the teacher's, and (K, B) False for hard negatives that an anchor lacks, or None
       where each has all.
     """
-    own = "positive", "hard_negatives"
-    student = candidate_scores(embedded["anchor"], embedded.stacked(*own), similarity)
+    names = "positive", "hard_negatives"
+    student = candidate_scores(embedded["anchor"], embedded.stacked(*names), similarity)
     if embedded.teacher is not None:
-        of_teacher = embedded.stacked(*own, of=embedded.teacher)
+        of_teacher = embedded.stacked(*names, of=embedded.teacher)
         teacher = candidate_scores(embedded.teacher["anchor"], of_teacher, similarity)
     else:
         assert embedded.score is not None  # the data have the scores where there is no model
         teacher = jnp.transpose(embedded.score)
-    return student, teacher, embedded.present_in(*own)
+    return student, teacher, embedded.present_in(*names)

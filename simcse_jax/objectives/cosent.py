@@ -10,7 +10,7 @@ from jaxtyping import Array, Float
 from simcse_jax.models.arrays import AnyArray
 from simcse_jax.objectives import declarations
 from simcse_jax.objectives.embedded import Embedded
-from simcse_jax.objectives.similarity import by_rows, cosine
+from simcse_jax.objectives.similarity import cosine, map_rows
 
 
 def cosent(
@@ -46,17 +46,17 @@ def cosent(
     """
     logits = all_similarities / temperature
 
-    def rows(own: Float[AnyArray, " R"], score: Float[AnyArray, " R"]) -> Float[Array, " R"]:
+    def rows(similarity: Float[AnyArray, " R"], score: Float[AnyArray, " R"]) -> Float[Array, " R"]:
         lower = all_scores < score[:, None]
         some = jnp.any(lower, axis=1)
         kept = jnp.where(lower | ~some[:, None], logits, -jnp.inf)  # a row without any stays finite, and its gradient
-        return jnp.where(some, jax.nn.logsumexp(kept, axis=1) - own / temperature, -jnp.inf)
+        return jnp.where(some, jax.nn.logsumexp(kept, axis=1) - similarity / temperature, -jnp.inf)
 
-    each = by_rows(rows, len(logits), similarities, scores)
+    row_sums = map_rows(rows, len(logits), similarities, scores)
     # The largest exponent of all devices; summed and divided, so that JAX knows it to be the same on all of them.
-    largest = jnp.maximum(jnp.max(gather(jax.lax.stop_gradient(each)[None])), 0.0)
+    largest = jnp.maximum(jnp.max(gather(jax.lax.stop_gradient(row_sums)[None])), 0.0)
     shift = psum(largest) / psum(1)
-    return shift + jnp.log(jnp.exp(-shift) + psum(jnp.sum(jnp.exp(each - shift))))
+    return shift + jnp.log(jnp.exp(-shift) + psum(jnp.sum(jnp.exp(row_sums - shift))))
 
 
 def cosent_of_batch(
@@ -64,9 +64,9 @@ def cosent_of_batch(
 ) -> Float[Array, ""]:
     """`cosent` of a batch whose pairs have these similarities."""
     assert embedded.score is not None  # the objective declares that it needs them
-    own, score = similarities, embedded.score
-    all_own, all_scores = embedded.gather(jnp.stack([own, score]))
-    return cosent(own, score, all_own, all_scores, embedded.psum, embedded.gather, temperature=temperature)
+    similarity, score = similarities, embedded.score
+    all_own, all_scores = embedded.gather(jnp.stack([similarity, score]))
+    return cosent(similarity, score, all_own, all_scores, embedded.psum, embedded.gather, temperature=temperature)
 
 
 class CoSENT(declarations.CoSENT):

@@ -1,6 +1,6 @@
-"""What the package's objectives are to a config, in the order of `--help`: their fields and needs, without JAX.
+"""The package's objectives as a config sees them, in the order of `--help`: fields and needs, without JAX.
 
-Each has a file of its name in this folder, with its equation: a subclass that has the loss.
+The file of the same name in this folder has the equation, and a subclass with the loss.
 """
 
 from collections.abc import Mapping, Sequence
@@ -185,7 +185,7 @@ class ContrastiveTension(PairingObjective):
         ),
     }
 
-    def check(self, fields: Any, others: Mapping[str, Any], active: Sequence[Objective]) -> None:
+    def check(self, fields: Any, values: Mapping[str, Any], active: Sequence[Objective]) -> None:
         """Refuses other objectives of pairs, other sources of pairs, and groups that a batch would cut."""
         field = f"objective.{self.name}"
         if embedding := [other.name for other in active if other is not self and other.embeds]:
@@ -194,9 +194,9 @@ class ContrastiveTension(PairingObjective):
                 "different sentences, it must be 0.0"
             )
         for name in ("data.positives", "data.augment.name"):
-            if others[name]:
-                raise UserError(f"config.{name}={others[name]!r}: {field} makes its own pairs; it must be empty")
-        group, size = fields.negatives + 1, others["train.batch_size"]
+            if values[name]:
+                raise UserError(f"config.{name}={values[name]!r}: {field} makes its own pairs; it must be empty")
+        group, size = fields.negatives + 1, values["train.batch_size"]
         if size % group:
             raise UserError(
                 f"config.train.batch_size={size}: must be divisible by {group}, a positive pair and its negatives "
@@ -240,7 +240,7 @@ class BidirectionalMargin(Objective):
         "upper": number(0.3, "The most that the positive's cosine is to be larger: β.", at_least(0)),
     }
 
-    def check(self, fields: Any, others: Mapping[str, Any], active: Sequence[Objective]) -> None:
+    def check(self, fields: Any, values: Mapping[str, Any], active: Sequence[Objective]) -> None:
         """Refuses bounds between which there is nothing."""
         if fields.lower > fields.upper:
             raise UserError(
@@ -293,19 +293,19 @@ class MaskedLM(TokenObjective):
         "train.epochs",
     )
 
-    def check(self, fields: Any, others: Mapping[str, Any], active: Sequence[Objective]) -> None:
+    def check(self, fields: Any, values: Mapping[str, Any], active: Sequence[Objective]) -> None:
         """Refuses two encoders of which it trains one, and parts of the model that nothing would train."""
-        if others["eval.encoder"] == "better" and others["model.dual_encoder"]:
+        if values["eval.encoder"] == "better" and values["model.dual_encoder"]:
             raise UserError(
                 "config.eval.encoder=better: objective.mlm trains the language model of the anchors' encoder; "
                 "set eval.encoder=anchor"
             )
-        if any(other.embeds for other in active) or not (others["train.max_steps"] or others["train.epochs"]):
+        if any(other.embeds for other in active) or not (values["train.max_steps"] or values["train.epochs"]):
             return
         untrained = "objective.mlm alone does not train what the model would keep"
-        if HEADS[others["model.mlp"]].scored:
-            raise UserError(f"config.model.mlp={others['model.mlp']!r}: {untrained}; set model.mlp=none")
-        if widths := others["model.convolutions.widths"]:
+        if HEADS[values["model.mlp"]].scored:
+            raise UserError(f"config.model.mlp={values['model.mlp']!r}: {untrained}; set model.mlp=none")
+        if widths := values["model.convolutions.widths"]:
             raise UserError(f"config.model.convolutions.widths={','.join(widths)}: {untrained}; leave it empty")
 
 
@@ -327,14 +327,14 @@ class ReplacedTokenDetection(SecondPassObjective):
         "reading": field("released", f"What is replaced. {explain(REPLACEMENTS)}.", either(REPLACEMENTS)),
     }
 
-    def check(self, fields: Any, others: Mapping[str, Any], active: Sequence[Objective]) -> None:
+    def check(self, fields: Any, values: Mapping[str, Any], active: Sequence[Objective]) -> None:
         """Refuses a run without a generator, and positives that are several sentences."""
-        if others["data.positives"] == SPANS and others["data.spans.positives"] > 1:
+        if values["data.positives"] == SPANS and values["data.spans.positives"] > 1:
             raise UserError(
-                f"config.data.spans.positives={others['data.spans.positives']}: objective.replaced_token_detection "
+                f"config.data.spans.positives={values['data.spans.positives']}: objective.replaced_token_detection "
                 "needs the embedding of one sentence, and the mean of several is none; set it to 1"
             )
-        if not others["model.generator"]:
+        if not values["model.generator"]:
             raise UserError(
                 "config.model.generator: must be set for objective.replaced_token_detection: a model with its "
                 "language-model head, e.g. distilbert-base-uncased"
@@ -350,9 +350,9 @@ class SoftmaxNLI(Objective):
     paired = compares_views = projectable = False
     checked = ("matryoshka.dimensions",)
 
-    def check(self, fields: Any, others: Mapping[str, Any], active: Sequence[Objective]) -> None:
+    def check(self, fields: Any, values: Mapping[str, Any], active: Sequence[Objective]) -> None:
         """Refuses truncated embeddings."""
-        if others["matryoshka.dimensions"]:
+        if values["matryoshka.dimensions"]:
             raise UserError(
                 "config.matryoshka.dimensions: objective.softmax_nli has a classifier of whole embeddings; leave it "
                 "empty"
@@ -474,26 +474,6 @@ class RankingDistillation(Objective):
     }
 
 
-DECLARATIONS: tuple[type[Objective], ...] = (
-    InfoNCE,
-    OffDropout,
-    DimensionWise,
-    MomentumContrast,
-    BarlowTwins,
-    ContrastiveTension,
-    SelfContrastive,
-    JensenShannon,
-    BidirectionalMargin,
-    RankingConsistency,
-    MaskedLM,
-    ReplacedTokenDetection,
-    SoftmaxNLI,
-    CoSENT,
-    AnglE,
-    CosineMSE,
-    EmbeddingMSE,
-    MarginMSE,
-    DistillKL,
-    GIST,
-    RankingDistillation,
+DECLARATIONS: tuple[type[Objective], ...] = tuple(
+    kind for kind in globals().values() if isinstance(kind, type) and kind.__module__ == __name__
 )

@@ -6,7 +6,7 @@ from jaxtyping import Array, Bool, Float
 
 from simcse_jax.models.arrays import AnyArray
 from simcse_jax.objectives import declarations
-from simcse_jax.objectives.candidates import taught_scores
+from simcse_jax.objectives.candidates import score_candidates
 from simcse_jax.objectives.embedded import Embedded
 
 
@@ -55,9 +55,11 @@ class DistillKL(declarations.DistillKL):
         similarity: str,
     ) -> Float[Array, ""]:
         """The mean of `distill_kl` over the batch."""
-        student, teacher, present = taught_scores(embedded, similarity)
-        own = jnp.where(teacher_temperature > 0, teacher_temperature, temperature)
-        losses = distill_kl(student, teacher, temperature=temperature, teacher_temperature=own, present=present)
+        student, teacher, present = score_candidates(embedded, similarity)
+        target_temperature = jnp.where(teacher_temperature > 0, teacher_temperature, temperature)
+        losses = distill_kl(
+            student, teacher, temperature=temperature, teacher_temperature=target_temperature, present=present
+        )
         return embedded.mean(losses)
 
 

@@ -1,4 +1,4 @@
-"""The views that an objective sees of a batch, and what else it may be computed of."""
+"""A batch as an objective sees it: its views, and the other inputs of a loss."""
 
 import dataclasses
 from collections.abc import Callable, Mapping
@@ -42,7 +42,7 @@ class Embedded:
     teacher: Mapping[str, Float[AnyArray, "..."]] | None = None  # a teacher's embeddings of the views' sentences
     present: Mapping[str, Bool[AnyArray, "..."]] | None = None  # False where the data lack a sentence; None: nowhere
     texts: Mapping[str, Int[AnyArray, "..."]] | None = None  # equal numbers for equal texts; None: not known
-    tokens: Any = None  # what the objective's pass over tokens has found, by rows
+    tokens: Any = None  # the result of the objective's pass over tokens, by rows
     state: Mapping[str, AnyArray] | None = None  # what the objective keeps from step to step, whole on every device
 
     def __getitem__(self, name: str) -> Float[AnyArray, "*H B D"]:
@@ -62,7 +62,7 @@ class Embedded:
         return jnp.concatenate([rows[name] if more else rows[name][None] for name, more in several.items()])
 
     def everywhere(self, name: str, several: str) -> tuple[Float[Array, "N D"], Float[Array, "H N D"] | None]:
-        """One view and several, for the global batch; None where there are none of the latter."""
+        """One view and a group of views, of the global batch; None for an empty group."""
         gathered = self.gather(self.stacked(name, several))
         return gathered[0], gathered[1:] if several in self.views else None
 
@@ -71,7 +71,7 @@ class Embedded:
         return None if self.present is None else self.stacked(*names, of=self.present)
 
     def candidates(self, *names: str, pair: tuple[str, str] = ("anchor", "positive")) -> Candidates | None:
-        """What leaves out some of these views of the global batch as negatives, kind after kind; None: nothing does.
+        """Which of these views of the global batch are left out as negatives, kind after kind; None: none.
 
         Args:
           *names: of the candidates' views.
@@ -80,15 +80,15 @@ class Embedded:
         """
         present = texts = anchors = pairs = None
         if self.present is not None and any(name in self.views for name in {*names} - {*pair}):
-            there = {name: jnp.ones_like(rows) if name in pair else rows for name, rows in self.present.items()}
-            present = self.gather(self.stacked(*names, of=there))
+            presence = {name: jnp.ones_like(rows) if name in pair else rows for name, rows in self.present.items()}
+            present = self.gather(self.stacked(*names, of=presence))
         if self.texts is not None:
             of_positive = {name: jnp.full_like(rows, NO_ANCHOR) for name, rows in self.texts.items()}
             of_positive[pair[1]] = jnp.asarray(self.texts[pair[0]])
             texts, anchors = (self.gather(self.stacked(*names, of=of)) for of in (self.texts, of_positive))
             pairs = jnp.stack([self.texts[name] for name in pair], axis=1)
-        found = Candidates(present, texts, anchors, pairs)
-        return None if present is texts is None else found
+        candidates = Candidates(present, texts, anchors, pairs)
+        return None if present is texts is None else candidates
 
     def truncated(self, size: int) -> "Embedded":
         """The same with the first elements of each embedding alone."""
@@ -99,6 +99,6 @@ class Embedded:
         return self.psum(jnp.sum(losses)) / self.psum(losses.shape[0])
 
     def mean_of_tokens(self, sums: Float[AnyArray, " B"], counts: Int[AnyArray, " B"]) -> Float[Array, ""]:
-        """The mean over the tokens of the global batch, of sums over each row's tokens and their numbers; or 0."""
+        """The mean over the tokens of the global batch, from each row's sum and number of tokens; 0 without any."""
         total, count = (self.psum(jnp.sum(part)) for part in (sums, counts))
         return total / jnp.maximum(count, 1)

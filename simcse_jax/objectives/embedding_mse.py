@@ -39,9 +39,9 @@ class EmbeddingMSE(declarations.EmbeddingMSE):
         """The mean of `embedding_mse` over the batch."""
         assert embedded.teacher is not None  # it needs one
         names = "anchor", "positive", "hard_negatives"
-        own, teacher = embedded.stacked(*names), embedded.stacked(*names, of=embedded.teacher)
+        student, teacher = embedded.stacked(*names), embedded.stacked(*names, of=embedded.teacher)
         losses = embedding_mse(
-            own, teacher[..., : own.shape[-1]], embedded.present_in(*names)
+            student, teacher[..., : student.shape[-1]], embedded.present_in(*names)
         )  # of truncated: the first
         return embedded.mean(losses)
 

@@ -10,7 +10,7 @@ from simcse_jax.models.arrays import AnyArray
 from simcse_jax.objectives import declarations
 from simcse_jax.objectives.embedded import Embedded
 from simcse_jax.objectives.negatives import Candidates
-from simcse_jax.objectives.similarity import by_rows, normalize
+from simcse_jax.objectives.similarity import map_rows, normalize
 
 
 def gist(
@@ -18,14 +18,14 @@ def gist(
     candidates: Float[AnyArray, "K N D"],
     guide: Float[AnyArray, "K B E"],
     guide_candidates: Float[AnyArray, "K N E"],
-    own: Int[AnyArray, " B"],
+    positions: Int[AnyArray, " B"],
     *,
     temperature: Float[AnyArray, ""] | float,
     margin: Float[AnyArray, ""] | float = 0.0,
     margin_kind: str = "absolute",
     contrast_anchors: bool = True,
     contrast_positives: bool = True,
-    known: Candidates | None = None,
+    exclusions: Candidates | None = None,
 ) -> Float[Array, " B"]:
     """Guided InfoNCE, one loss per anchor.
 
@@ -42,10 +42,10 @@ def gist(
       views: (K, B, D) the local rows: anchors a, positives p, then each kind of hard negatives n.
       candidates: (K, N, D) the same of the global batch.
       guide, guide_candidates: the guide's embeddings of the same sentences.
-      own: (B,) the local rows' positions in the global batch.
+      positions: (B,) the local rows' positions in the global batch.
       temperature, margin, margin_kind: τ, m, and whether it is absolute or relative.
       contrast_anchors, contrast_positives: whether the second and the third sum are there.
-      known: which of the candidates are left out of the sums whatever the guide finds; None: none of them.
+      exclusions: which of the candidates are left out of the sums whatever the guide finds; None: none of them.
     """
     candidates, guide_candidates = normalize(candidates), normalize(guide_candidates)
     # Whose rows, which candidates, and whether an example's own is left out.
@@ -55,15 +55,15 @@ def gist(
     def losses(
         rows: Float[AnyArray, "R 2 D"],
         guided: Float[AnyArray, "R 2 E"],
-        own: Int[AnyArray, " R"],
+        positions: Int[AnyArray, " R"],
         pairs: Int[AnyArray, "R 2"] | None,
     ) -> Float[Array, " R"]:
         positive = jnp.sum(rows[:, 0] * rows[:, 1], axis=1) / temperature
         # From the same product as the others, so that the same sentence has the same similarity.
-        threshold = jnp.take_along_axis(guided[:, 0] @ guide_candidates[1].T, own[:, None], axis=1)
+        threshold = jnp.take_along_axis(guided[:, 0] @ guide_candidates[1].T, positions[:, None], axis=1)
         threshold -= margin * (jnp.abs(threshold) if margin_kind == "relative" else 1.0)
-        is_own = own[:, None] == jnp.arange(candidates.shape[1])
-        never = None if known is None else known.left_out(pairs)
+        is_own = positions[:, None] == jnp.arange(candidates.shape[1])
+        never = None if exclusions is None else exclusions.left_out(pairs)
 
         def logits(side: int, kind: int, leaves_out_own: bool) -> Float[Array, "R N"]:
             is_near = guided[:, side] @ guide_candidates[kind].T > threshold
@@ -72,12 +72,12 @@ def gist(
                 left_out |= never[..., kind, :]
             return jnp.where(left_out, -jnp.inf, rows[:, side] @ candidates[kind].T / temperature)
 
-        every = [positive[:, None], *(logits(*kind) for kind in kinds)]
-        return jax.nn.logsumexp(jnp.concatenate(every, axis=1), axis=1) - positive
+        all_logits = [positive[:, None], *(logits(*kind) for kind in kinds)]
+        return jax.nn.logsumexp(jnp.concatenate(all_logits, axis=1), axis=1) - positive
 
     pairs, guides = (jnp.stack([normalize(x[0]), normalize(x[1])], axis=1) for x in (views, guide))
-    rows = pairs, jax.lax.stop_gradient(guides), own, known and known.pairs
-    return by_rows(losses, len(kinds) * candidates.shape[1], *rows)
+    rows = pairs, jax.lax.stop_gradient(guides), positions, exclusions and exclusions.pairs
+    return map_rows(losses, len(kinds) * candidates.shape[1], *rows)
 
 
 class GIST(declarations.GIST):
@@ -89,7 +89,7 @@ class GIST(declarations.GIST):
         names = "anchor", "positive", "hard_negatives"
         views, guides = embedded.stacked(*names), embedded.stacked(*names, of=embedded.teacher)
         everywhere = views, embedded.gather(views), guides, embedded.gather(guides)
-        return embedded.mean(gist(*everywhere, embedded.own, known=embedded.candidates(*names), **fields))
+        return embedded.mean(gist(*everywhere, embedded.own, exclusions=embedded.candidates(*names), **fields))
 
 
 OBJECTIVE = GIST()

@@ -10,7 +10,7 @@ from simcse_jax.models.arrays import AnyArray
 from simcse_jax.objectives import declarations
 from simcse_jax.objectives.embedded import Embedded
 from simcse_jax.objectives.negatives import Candidates
-from simcse_jax.objectives.similarity import by_rows, comparable
+from simcse_jax.objectives.similarity import comparable, map_rows
 from simcse_jax.objectives.similarity import normalize as normalize  # objectives from outside import it from here
 
 
@@ -18,7 +18,7 @@ def info_nce(
     anchors: Float[AnyArray, "B D"],
     positives: Float[AnyArray, "N D"],
     hard_negatives: Float[AnyArray, "*H N D"] | None,
-    own: Int[AnyArray, " B"],
+    positions: Int[AnyArray, " B"],
     *,
     temperature: Float[AnyArray, ""] | float,
     hard_negative_weight: Float[AnyArray, ""] | float = 1.0,
@@ -38,7 +38,7 @@ def info_nce(
       anchors: (B, D) the local rows.
       positives: (N, D) of the global batch.
       hard_negatives: (N, D) of the global batch, (H, N, D) for H kinds of them, or None.
-      own: (B,) the row of `positives` that belongs to each anchor.
+      positions: (B,) the row of `positives` that belongs to each anchor.
       temperature: τ.
       hard_negative_weight: α; 0 leaves an anchor's own hard negatives out.
       similarity: cosine or dot.
@@ -55,20 +55,20 @@ def info_nce(
         columns += len(hard_negatives)
 
     def losses(
-        anchors: Float[AnyArray, "R D"], own: Int[AnyArray, " R"], pairs: Int[AnyArray, "R 2"] | None
+        anchors: Float[AnyArray, "R D"], positions: Int[AnyArray, " R"], pairs: Int[AnyArray, "R 2"] | None
     ) -> Float[Array, " R"]:
         logits = anchors @ positives.T / temperature
-        positive = jnp.take_along_axis(logits, own[:, None], axis=1)[:, 0]
+        positive = jnp.take_along_axis(logits, positions[:, None], axis=1)[:, 0]
         if hard_negatives is not None:
             negative_logits = anchors @ hard_negatives.T / temperature
-            is_own = own[:, None] == jnp.arange(len(hard_negatives)) % examples
+            is_own = positions[:, None] == jnp.arange(len(hard_negatives)) % examples
             negative_logits += jnp.where(is_own, jnp.log(hard_negative_weight), 0.0)
             logits = jnp.concatenate([logits, negative_logits], axis=1)
         if candidates is not None:
-            logits = candidates.kept(logits, own, pairs)
+            logits = candidates.kept(logits, positions, pairs)
         return jax.nn.logsumexp(logits, axis=1) - positive
 
-    return by_rows(losses, columns, anchors, own, candidates and candidates.pairs)
+    return map_rows(losses, columns, anchors, positions, candidates and candidates.pairs)
 
 
 class InfoNCE(declarations.InfoNCE):
@@ -90,25 +90,25 @@ class InfoNCE(declarations.InfoNCE):
         ConSERT (Yan et al. 2021, equation 1) and DeCLUTR (Giorgi et al. 2021, equations 2 and 3). ConSERT's code has
         0.15 (mean ℓ + mean ℓ′), which is this with weight 0.3.
         """
-        (anchors, positives), own = embedded.pair, embedded.own
+        (anchors, positives), positions = embedded.pair, embedded.own
         if negatives == "both":
             all_anchors, all_positives = embedded.gather(jnp.stack(embedded.pair))
             fields |= {"hard_negative_weight": 0.0}
             candidates = embedded.candidates("positive", "anchor")
-            forward = info_nce(anchors, all_positives, all_anchors, own, candidates=candidates, **fields)
+            forward = info_nce(anchors, all_positives, all_anchors, positions, candidates=candidates, **fields)
         else:
             kinds = "positive", "hard_negatives" if negatives == "other" else ""  # which no view has
             all_positives, hard_negatives = embedded.everywhere(*kinds)
             candidates = embedded.candidates(*kinds)
-            forward = info_nce(anchors, all_positives, hard_negatives, own, candidates=candidates, **fields)
+            forward = info_nce(anchors, all_positives, hard_negatives, positions, candidates=candidates, **fields)
         if not symmetric:
             return embedded.mean(forward)
         if negatives != "both":
             all_anchors = embedded.gather(anchors[None])[0]
-        others = all_positives if negatives == "both" else None
-        names = ["anchor"] if others is None else ["anchor", "positive"]
+        further = all_positives if negatives == "both" else None
+        names = ["anchor"] if further is None else ["anchor", "positive"]
         candidates = embedded.candidates(*names, pair=("positive", "anchor"))
-        backward = info_nce(positives, all_anchors, others, own, candidates=candidates, **fields)
+        backward = info_nce(positives, all_anchors, further, positions, candidates=candidates, **fields)
         return embedded.mean((forward + backward) / 2)
 
 

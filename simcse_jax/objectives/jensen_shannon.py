@@ -17,7 +17,7 @@ def jensen_shannon(
     local: Float[AnyArray, "B T D"],
     mask: Int[AnyArray, "B T"],
     sentences: Float[AnyArray, "N D"],
-    own: Int[AnyArray, " B"],
+    positions: Int[AnyArray, " B"],
     psum: Callable[[Array], Array],
     candidates: Candidates | None = None,
 ) -> Float[Array, ""]:
@@ -35,7 +35,7 @@ def jensen_shannon(
       local: (B, T, D) the features of the tokens of this device's sentences.
       mask: (B, T), 1 for tokens and 0 for padding, which does not count.
       sentences: (N, D) the vectors of all sentences of the global batch.
-      own: (B,) the position of each local sentence in `sentences`.
+      positions: (B,) the position of each local sentence in `sentences`.
       psum: sums an array over the devices; the identity where one device has all rows.
       candidates: which sentences are left out as negatives; N − 1 is the number of the others then. None: none are.
 
@@ -43,17 +43,17 @@ def jensen_shannon(
       The loss of the global batch, a scalar, the same on every device.
     """
     scores = jnp.einsum("btd,nd->btn", local, sentences)
-    is_own = own[:, None, None] == jnp.arange(len(sentences))
-    others: Array | int = len(sentences) - 1
+    is_own = positions[:, None, None] == jnp.arange(len(sentences))
+    num_negatives: Array | int = len(sentences) - 1
     own_losses, losses = jax.nn.softplus(-scores), jax.nn.softplus(scores)
     if candidates is not None:
         is_negative = ~(candidates.left_out() | is_own)
         losses = jnp.where(is_negative, losses, 0.0)
-        others = jnp.maximum(jnp.sum(is_negative, axis=-1, keepdims=True), 1)
-    losses = jnp.where(is_own, own_losses, losses / others)
-    there = mask > 0
-    total = psum(jnp.sum(jnp.where(there[:, :, None], losses, 0.0)))
-    return total / psum(jnp.sum(there).astype(jnp.float32)) - 2 * jnp.log(2.0)
+        num_negatives = jnp.maximum(jnp.sum(is_negative, axis=-1, keepdims=True), 1)
+    losses = jnp.where(is_own, own_losses, losses / num_negatives)
+    is_token = mask > 0
+    total = psum(jnp.sum(jnp.where(is_token[:, :, None], losses, 0.0)))
+    return total / psum(jnp.sum(is_token).astype(jnp.float32)) - 2 * jnp.log(2.0)
 
 
 class JensenShannon(declarations.JensenShannon):
@@ -62,7 +62,7 @@ class JensenShannon(declarations.JensenShannon):
     def tokens(self, tokens: Tokens) -> tuple[Float[Array, "B T D"], Int[Array, "B T"]]:
         """The features of the anchors' tokens, the mean under their masks, and which are tokens."""
         features = jnp.mean(tokens.features["anchor"].astype(jnp.float32), axis=0)
-        _, mask = tokens.rows.read(tokens.plan.of_pair[:1], features.shape[1])
+        _, mask = tokens.rows.read(tokens.plan.pair_columns[:1], features.shape[1])
         return features, mask
 
     def loss(self, embedded: Embedded) -> Float[Array, ""]:

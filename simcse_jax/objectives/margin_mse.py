@@ -5,7 +5,7 @@ from jaxtyping import Array, Bool, Float
 
 from simcse_jax.models.arrays import AnyArray
 from simcse_jax.objectives import declarations
-from simcse_jax.objectives.candidates import taught_scores
+from simcse_jax.objectives.candidates import score_candidates
 from simcse_jax.objectives.embedded import Embedded
 
 
@@ -38,7 +38,7 @@ class MarginMSE(declarations.MarginMSE):
 
     def loss(self, embedded: Embedded, *, similarity: str) -> Float[Array, ""]:
         """The mean of `margin_mse` over the batch."""
-        return embedded.mean(margin_mse(*taught_scores(embedded, similarity)))
+        return embedded.mean(margin_mse(*score_candidates(embedded, similarity)))
 
 
 OBJECTIVE = MarginMSE()

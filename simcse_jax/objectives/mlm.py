@@ -15,9 +15,9 @@ from simcse_jax.models.parameters import WORD_EMBEDDING, subset
 from simcse_jax.objectives import declarations
 from simcse_jax.objectives.embedded import Embedded
 from simcse_jax.objectives.objective import Parameters
-from simcse_jax.objectives.similarity import by_rows
+from simcse_jax.objectives.similarity import map_rows
 from simcse_jax.objectives.tokens import ENCODER, Sums, Tokens
-from simcse_jax.objectives.views import LANGUAGE_MODEL, Plan, Views, column_number, each_of
+from simcse_jax.objectives.views import LANGUAGE_MODEL, Plan, Views, column_number, flatten_views
 
 PREFIX = "language_model."  # of the names of its parameters, as in `models.parameters`
 
@@ -51,7 +51,7 @@ def masked_lm(
         scores = logits(hidden, head, word_embedding, config)
         return jax.nn.logsumexp(scores, axis=1) - jnp.take_along_axis(scores, labels[:, None], axis=1)[:, 0]
 
-    return by_rows(losses, len(word_embedding), hidden, labels)
+    return map_rows(losses, len(word_embedding), hidden, labels)
 
 
 def _fresh(encoder: EncoderConfig, key: Key[Array, ""]) -> dict[str, Array]:
@@ -75,7 +75,7 @@ class MaskedLM(declarations.MaskedLM):
             _, selected = tokens.rows.masked(columns)
         else:
             columns = sorted(
-                {number for view in each_of(tokens.plan.pair()) if not view.tower for number in view.columns}
+                {number for view in flatten_views(tokens.plan.pair()) if not view.tower for number in view.columns}
             )
             shown, selected = tokens.rows.masked(columns)
             numbers = [column_number(LANGUAGE_MODEL, column) for column in columns]

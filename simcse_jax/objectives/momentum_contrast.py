@@ -13,7 +13,7 @@ from simcse_jax.models.convolutions import PREFIX
 from simcse_jax.objectives import declarations
 from simcse_jax.objectives.embedded import Embedded
 from simcse_jax.objectives.negatives import Candidates
-from simcse_jax.objectives.similarity import by_rows, normalize
+from simcse_jax.objectives.similarity import map_rows, normalize
 from simcse_jax.objectives.views import RATE, Plan, View
 
 QUEUE, FILLED = "queue", "filled"  # names in the state, besides those of the momentum encoder's parameters
@@ -25,7 +25,7 @@ def momentum_contrast(
     hard_negatives: Float[AnyArray, "*H N D"] | None,
     queue: Float[AnyArray, "M D"],
     filled: Int[AnyArray, ""] | int,
-    own: Int[AnyArray, " B"],
+    positions: Int[AnyArray, " B"],
     *,
     temperature: Float[AnyArray, ""] | float,
     candidates: Candidates | None = None,
@@ -44,29 +44,29 @@ def momentum_contrast(
       hard_negatives: (N, D) of the global batch, (H, N, D) for H kinds of them, or None.
       queue: (M, D) embeddings of earlier steps, the newest last.
       filled: how many of them, the last ones, are there.
-      own: (B,) the row of `positives` that belongs to each anchor.
+      positions: (B,) the row of `positives` that belongs to each anchor.
       temperature: τ.
       candidates: which positives and hard negatives of the batch are left out of the sums; None keeps all. Those of
         the queue have no texts, and stay.
     """
-    others = [jnp.asarray(positives)]
+    candidate_rows = [jnp.asarray(positives)]
     if hard_negatives is not None:
-        others.append(jnp.asarray(hard_negatives).reshape(-1, hard_negatives.shape[-1]))  # kind after kind
-    of_batch = sum(map(len, others))
-    others.append(jnp.asarray(queue))
+        candidate_rows.append(jnp.asarray(hard_negatives).reshape(-1, hard_negatives.shape[-1]))  # kind after kind
+    of_batch = sum(map(len, candidate_rows))
+    candidate_rows.append(jnp.asarray(queue))
     kept = [jnp.ones(of_batch, bool), jnp.arange(len(queue)) >= len(queue) - filled]
-    columns, counted = normalize(jnp.concatenate(others)), jnp.concatenate(kept)
+    columns, counted = normalize(jnp.concatenate(candidate_rows)), jnp.concatenate(kept)
 
     def losses(
-        anchors: Float[AnyArray, "R D"], own: Int[AnyArray, " R"], pairs: Int[AnyArray, "R 2"] | None
+        anchors: Float[AnyArray, "R D"], positions: Int[AnyArray, " R"], pairs: Int[AnyArray, "R 2"] | None
     ) -> Float[Array, " R"]:
         logits = jnp.where(counted, anchors @ columns.T / temperature, -jnp.inf)
         if candidates is not None:
-            there = candidates.kept(logits[:, :of_batch], own, pairs)
-            logits = jnp.concatenate([there, logits[:, of_batch:]], axis=1)
-        return jax.nn.logsumexp(logits, axis=1) - jnp.take_along_axis(logits, own[:, None], axis=1)[:, 0]
+            batch_logits = candidates.kept(logits[:, :of_batch], positions, pairs)
+            logits = jnp.concatenate([batch_logits, logits[:, of_batch:]], axis=1)
+        return jax.nn.logsumexp(logits, axis=1) - jnp.take_along_axis(logits, positions[:, None], axis=1)[:, 0]
 
-    return by_rows(losses, len(columns), normalize(anchors), own, candidates and candidates.pairs)
+    return map_rows(losses, len(columns), normalize(anchors), positions, candidates and candidates.pairs)
 
 
 class MomentumContrast(declarations.MomentumContrast):
@@ -84,15 +84,15 @@ class MomentumContrast(declarations.MomentumContrast):
         As released it is random, as BERT's weights before pretraining are: the code copies the encoder before the
         pretrained weights are read. It follows the encoder before it encodes anything.
         """
-        own = {name: jnp.array(value) for name, value in params.items() if _copied(name)}
+        slow_params = {name: jnp.array(value) for name, value in params.items() if _is_copied(name)}
         if fields["reading"] == "released":
-            own = {
+            slow_params = {
                 name: _random(jax.random.fold_in(key, place), name, value)
-                for place, (name, value) in enumerate(sorted(own.items()))
+                for place, (name, value) in enumerate(sorted(slow_params.items()))
             }
-            own = _followed(own, params, fields["momentum"])
+            slow_params = _follow(slow_params, params, fields["momentum"])
         queue = jnp.zeros((fields["queue"], encoder.sentence_size), jnp.float32)
-        return {**own, QUEUE: queue, FILLED: jnp.zeros((), jnp.int32)}
+        return {**slow_params, QUEUE: queue, FILLED: jnp.zeros((), jnp.int32)}
 
     def state_views(self, plan: Plan) -> Mapping[str, View]:
         """The anchors by the momentum encoder. A head is the trained one, as in the released code."""
@@ -110,9 +110,9 @@ class MomentumContrast(declarations.MomentumContrast):
     ) -> dict[str, Array]:
         """The batch enters the queue, the oldest leave it, and the momentum encoder follows (equation 5)."""
         size, rows = len(state[QUEUE]), views["anchor"]
-        own = {name: value for name, value in state.items() if _copied(name)}
+        slow_params = {name: value for name, value in state.items() if _is_copied(name)}
         return {
-            **_followed(own, params, fields["momentum"]),
+            **_follow(slow_params, params, fields["momentum"]),
             QUEUE: jnp.concatenate([state[QUEUE], rows])[-size:],
             FILLED: jnp.minimum(state[FILLED] + len(rows), size),
         }
@@ -135,14 +135,14 @@ class MomentumContrast(declarations.MomentumContrast):
         return embedded.mean(losses)
 
 
-def _copied(name: str) -> bool:
+def _is_copied(name: str) -> bool:
     """Whether the momentum encoder has a parameter of its own of this name."""
     return name.startswith(("encoder.", PREFIX))
 
 
-def _followed(own: Mapping[str, Array], params: Mapping[str, AnyArray], momentum: Any) -> dict[str, Array]:
+def _follow(slow_params: Mapping[str, Array], params: Mapping[str, AnyArray], momentum: Any) -> dict[str, Array]:
     """γ · own + (1 − γ) · params."""
-    return {name: momentum * value + (1 - momentum) * params[name] for name, value in own.items()}
+    return {name: momentum * value + (1 - momentum) * params[name] for name, value in slow_params.items()}
 
 
 def _random(key: Key[Array, ""], name: str, like: Array) -> Array:

@@ -11,7 +11,7 @@ NO_ANCHOR = -1  # no text has this number
 
 
 class Candidates(NamedTuple):
-    """K kinds of N candidates, as far as some of them are left out of sums over negatives.
+    """K kinds of N candidates, and which of them are left out of sums over negatives.
 
     Texts have numbers, equal texts the same one. Of an anchor a with the positive p, a candidate is left out
 
@@ -36,15 +36,15 @@ class Candidates(NamedTuple):
         return missing | equal | jnp.equal(self.anchors, anchor)
 
     def kept(
-        self, logits: Float[AnyArray, "R KN"], own: Int[AnyArray, " R"], pairs: Int[AnyArray, "R 2"] | None = None
+        self, logits: Float[AnyArray, "R KN"], positions: Int[AnyArray, " R"], pairs: Int[AnyArray, "R 2"] | None = None
     ) -> Float[Array, "R KN"]:
         """The logits of all candidates, kind after kind, -inf for those left out; each row's own positive stays.
 
         Args:
           logits: R rows; the positives are the first kind.
-          own: the place of each row's own positive.
+          positions: the place of each row's own positive.
           pairs: their texts, where they are some of the rows.
         """
         left_out = self.left_out(pairs)
         left_out = left_out.reshape(*left_out.shape[:-2], -1)
-        return jnp.where(left_out & (own[:, None] != jnp.arange(logits.shape[1])), -jnp.inf, logits)
+        return jnp.where(left_out & (positions[:, None] != jnp.arange(logits.shape[1])), -jnp.inf, logits)

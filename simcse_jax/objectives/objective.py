@@ -1,4 +1,4 @@
-"""An objective, a term of the loss: what its class declares. A config is checked by it before JAX is imported."""
+"""The base classes of objectives, the terms of the loss. They check configs before JAX is imported."""
 
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from simcse_jax.objectives.embedded import Embedded
     from simcse_jax.objectives.tokens import Tokens
 
-# What an objective learns from a teacher: of all sentences its embeddings, or those of a teacher whose embeddings have
-# the model's size; or its scores of candidates, which data may have too.
+# What an objective learns from a teacher: its embeddings of all sentences, or those of a teacher with the model's
+# embedding size; or its scores of candidates, which the data may have instead.
 EMBEDDINGS, ELEMENTS, SCORES = "embeddings", "elements", "scores"
 
 
@@ -63,7 +63,7 @@ class Objective:
     contrasts = False  # whether other sentences of the batch are negatives; it may then be given `texts`
     reads: tuple[str, ...] = ("anchor", "positive", "hard_negatives")  # of the pair's views; others are not encoded
 
-    # What it is a loss of.
+    # What its loss is computed from.
     embeds = True  # sentences; False: tokens alone
     paired = True  # whether it takes every pair for a positive one
     compares_views = True  # two views of a sentence, which must differ
@@ -72,12 +72,12 @@ class Objective:
 
     checked: tuple[str, ...] = ()  # the fields of other sections that `check` looks at
 
-    def check(self, fields: Any, others: Mapping[str, Any], active: "Sequence[Objective]") -> None:
+    def check(self, fields: Any, values: Mapping[str, Any], active: "Sequence[Objective]") -> None:
         """Refuses other fields that do not go together with it, before anything is read.
 
         Args:
           fields: `config.objective.NAME` of a run that trains it.
-          others: the values of `checked`.
+          values: the values of `checked`.
           active: all objectives that the run trains.
 
         Raises:
@@ -107,7 +107,7 @@ class Objective:
 
 
 class PairingObjective(Objective):
-    """One that makes the pairs of an epoch of the sentences of one column; for others, rows are pairs."""
+    """An objective that makes pairs from the sentences of one column; for others, rows are pairs."""
 
     def pairing(self, fields: Any) -> Pairing:
         """How pairs are made; `fields` are those of `config.objective.NAME`."""
@@ -115,29 +115,29 @@ class PairingObjective(Objective):
 
 
 class TokenObjective(Objective):
-    """One that reads tokens in the pass that encodes the views."""
+    """An objective that reads tokens in the pass that encodes the views."""
 
     features: tuple[str, ...] = ()  # the names of its views whose tokens' features it reads
 
     def tokens(self, tokens: "Tokens") -> Any:
-        """Whatever it finds by rows, for `loss`, where it is `embedded.tokens`."""
+        """The result by rows, any pytree, which `loss` gets as `embedded.tokens`."""
         raise NotImplementedError
 
 
 class SecondPassObjective(Objective):
-    """One that reads tokens after the views have been encoded and projected."""
+    """An objective that reads tokens after the views have been encoded and projected."""
 
     def drawn(self, tokens: "Tokens") -> Any:
-        """What `second_pass` reads of the rows, made without gradient and once."""
+        """Random inputs of `second_pass`, made once and without gradient."""
         raise NotImplementedError
 
     def second_pass(self, tokens: "Tokens", drawn: Any, embeddings: "Mapping[str, Float[Array, 'B D']]") -> Any:
-        """Whatever it finds by rows, for `loss`, where it is `embedded.tokens`.
+        """The result by rows, any pytree, which `loss` gets as `embedded.tokens`.
 
         Args:
           tokens: the rows.
-          drawn: what `drawn` has made of them.
-          embeddings: its views of these rows, by name, those alone that are one view.
+          drawn: the result of `drawn`.
+          embeddings: these rows of its views, by name; without names that stand for several views.
         """
         raise NotImplementedError
 
@@ -147,7 +147,7 @@ class SecondPassObjective(Objective):
 
 
 class StatefulObjective(Objective):
-    """One that keeps arrays from step to step besides parameters; checkpoints have them."""
+    """An objective that keeps arrays from step to step besides parameters; checkpoints have them."""
 
     def initial_state(
         self, encoder: EncoderConfig, params: "Mapping[str, AnyArray]", key: "Key[Array, '']", **fields: Any
@@ -197,9 +197,9 @@ class Term(NamedTuple):
 
     @property
     def name(self) -> str:
-        """That of its objective."""
+        """The name of its objective."""
         return self.objective.name
 
     def fields(self, numbers: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-        """All fields of its objective, of which `numbers` has those of the step, by objective."""
+        """All fields of its objective; `numbers` are the step's, by objective."""
         return {**numbers[self.name], **dict(self.options)}

@@ -10,7 +10,7 @@ from simcse_jax.models.arrays import AnyArray
 from simcse_jax.objectives import declarations
 from simcse_jax.objectives.embedded import Embedded
 from simcse_jax.objectives.negatives import Candidates
-from simcse_jax.objectives.similarity import by_rows, cosine, normalize
+from simcse_jax.objectives.similarity import cosine, map_rows, normalize
 from simcse_jax.objectives.views import Plan, Views
 
 
@@ -20,7 +20,7 @@ def off_dropout(
     clean_anchors: Float[AnyArray, "B D"],
     clean_positives: Float[AnyArray, "N D"],
     clean_hard_negatives: Float[AnyArray, "*H N D"] | None,
-    own: Int[AnyArray, " B"],
+    positions: Int[AnyArray, " B"],
     *,
     temperature: Float[AnyArray, ""] | float,
     m: Float[AnyArray, ""] | float,
@@ -48,7 +48,7 @@ def off_dropout(
       clean_anchors: (B, D) z of the negative pairs, the local rows.
       clean_positives: (N, D) z⁺ of the global batch; row own[i] is in no negative pair of anchor i.
       clean_hard_negatives: (N, D) z⁻ of the global batch, (H, N, D) for H kinds of them, or None.
-      own: (B,) the row of `clean_positives` that belongs to each anchor.
+      positions: (B,) the row of `clean_positives` that belongs to each anchor.
       temperature: τ.
       m, reading: see above.
       candidates: which clean positives and hard negatives are left out of the sums; None keeps all.
@@ -56,26 +56,26 @@ def off_dropout(
     readings: dict[str, Any] = {"paper": (1.0, jnp.log(m)), "released": (m, 0.0)}
     factor, shift = readings[reading]  # of the positive and the negative logits
     positive = factor * cosine(anchors, positives) / temperature
-    others = normalize(clean_positives)
+    all_positives = normalize(clean_positives)
     if clean_hard_negatives is not None:
         hard_negatives = clean_hard_negatives.reshape(-1, clean_hard_negatives.shape[-1])  # kind after kind
-        others = jnp.concatenate([others, normalize(hard_negatives)])
+        all_positives = jnp.concatenate([all_positives, normalize(hard_negatives)])
 
     def losses(
         clean_anchors: Float[AnyArray, "R D"],
         positive: Float[AnyArray, " R"],
-        own: Int[AnyArray, " R"],
+        positions: Int[AnyArray, " R"],
         pairs: Int[AnyArray, "R 2"] | None,
     ) -> Float[Array, " R"]:
-        logits = clean_anchors @ others.T / temperature + shift
+        logits = clean_anchors @ all_positives.T / temperature + shift
         if candidates is not None:
-            logits = candidates.kept(logits, own, pairs)
+            logits = candidates.kept(logits, positions, pairs)
         # The positive pair takes the place of the anchor's own row, so the sum has each of its terms once.
-        logits = jnp.where(own[:, None] == jnp.arange(len(others)), positive[:, None], logits)
+        logits = jnp.where(positions[:, None] == jnp.arange(len(all_positives)), positive[:, None], logits)
         return jax.nn.logsumexp(logits, axis=1) - positive
 
     pairs = candidates and candidates.pairs
-    return by_rows(losses, len(others), normalize(clean_anchors), positive, own, pairs)
+    return map_rows(losses, len(all_positives), normalize(clean_anchors), positive, positions, pairs)
 
 
 class OffDropout(declarations.OffDropout):

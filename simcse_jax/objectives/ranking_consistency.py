@@ -9,7 +9,7 @@ from jaxtyping import Array, Float
 from simcse_jax.models.arrays import AnyArray
 from simcse_jax.objectives import declarations
 from simcse_jax.objectives.embedded import Embedded
-from simcse_jax.objectives.similarity import by_rows, normalize
+from simcse_jax.objectives.similarity import map_rows, normalize
 
 SMALLEST = 1e-7  # as released: of a probability, and of the logarithm of the mean
 
@@ -45,11 +45,12 @@ def ranking_consistency(
     Returns:
       (B,) losses, from 0 to log 2 in the paper's reading.
     """
-    others = normalize(all_positives), normalize(all_anchors)
+    references = normalize(all_positives), normalize(all_anchors)
 
     def losses(*rows: Float[AnyArray, "R D"]) -> Float[Array, " R"]:
         logs = [
-            jax.nn.log_softmax(row @ columns.T / temperature, axis=1) for row, columns in zip(rows, others, strict=True)
+            jax.nn.log_softmax(row @ columns.T / temperature, axis=1)
+            for row, columns in zip(rows, references, strict=True)
         ]
         if reading == "released":
             logs = [jnp.maximum(log, jnp.log(SMALLEST)) for log in logs]
@@ -59,7 +60,7 @@ def ranking_consistency(
         p, q = (jnp.sum(jnp.exp(log) * (log - of_mean), axis=1) for log in logs)
         return (p + q) / 2
 
-    return by_rows(losses, 2 * len(others[0]), normalize(anchors), normalize(positives))
+    return map_rows(losses, 2 * len(references[0]), normalize(anchors), normalize(positives))
 
 
 class RankingConsistency(declarations.RankingConsistency):

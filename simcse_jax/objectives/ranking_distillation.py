@@ -9,7 +9,7 @@ from jaxtyping import Array, Float, Int
 from simcse_jax.models.arrays import AnyArray
 from simcse_jax.objectives import declarations
 from simcse_jax.objectives.embedded import Embedded
-from simcse_jax.objectives.similarity import by_rows, normalize
+from simcse_jax.objectives.similarity import map_rows, normalize
 
 ADDED = 1e-7  # as released, to a sum in which the most similar sentence counts 1
 
@@ -19,7 +19,7 @@ def ranking_distillation(
     positives: Float[AnyArray, "N D"],
     teacher_anchors: Float[AnyArray, "B E"],
     teacher_positives: Float[AnyArray, "N E"],
-    own: Int[AnyArray, " B"],
+    positions: Int[AnyArray, " B"],
     *,
     temperature: Float[AnyArray, ""] | float,
     teacher_temperature: Float[AnyArray, ""] | float,
@@ -42,7 +42,7 @@ def ranking_distillation(
       anchors: (B, D) h, the local rows.
       positives: (N, D) h⁺ of the global batch.
       teacher_anchors, teacher_positives: the teacher's embeddings of the same sentences.
-      own: (B,) the row of `positives` that belongs to each anchor.
+      positions: (B,) the row of `positives` that belongs to each anchor.
       temperature: τ.
       teacher_temperature: τ_T, of listnet alone.
       method: listmle or listnet.
@@ -54,20 +54,20 @@ def ranking_distillation(
     columns, teacher_columns = normalize(positives), normalize(teacher_positives)
 
     def losses(
-        anchors: Float[AnyArray, "R D"], teacher: Float[AnyArray, "R E"], own: Int[AnyArray, " R"]
+        anchors: Float[AnyArray, "R D"], teacher: Float[AnyArray, "R E"], positions: Int[AnyArray, " R"]
     ) -> Float[Array, " R"]:
         scores, taught = anchors @ columns.T / temperature, teacher @ teacher_columns.T
         if method == "listmle":
             return listmle(scores, taught, ADDED if reading == "released" else 0.0)
-        kept = (own[:, None] != jnp.arange(len(columns))) | (reading == "paper")
+        kept = (positions[:, None] != jnp.arange(len(columns))) | (reading == "paper")
         return listnet(scores, taught / teacher_temperature, kept)
 
-    return by_rows(losses, 2 * len(columns), normalize(anchors), normalize(teacher_anchors), own)
+    return map_rows(losses, 2 * len(columns), normalize(anchors), normalize(teacher_anchors), positions)
 
 
 def listnet(scores: Float[AnyArray, "R N"], teacher: Float[AnyArray, "R N"], kept: AnyArray) -> Float[Array, " R"]:
     """The cross-entropy of softmax(scores) with softmax(teacher), over the candidates that are kept, (R, N)."""
-    log_p, log_q = (jax.nn.log_softmax(jnp.where(kept, each, -jnp.inf), axis=1) for each in (teacher, scores))
+    log_p, log_q = (jax.nn.log_softmax(jnp.where(kept, logits, -jnp.inf), axis=1) for logits in (teacher, scores))
     return -jnp.sum(jnp.exp(log_p) * jnp.where(kept, log_q, 0.0), axis=1)
 
 

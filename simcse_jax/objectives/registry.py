@@ -20,7 +20,7 @@ OBJECTIVES: dict[str, Objective] = {kind.name: kind() for kind in DECLARATIONS} 
 BUILT_IN = frozenset(OBJECTIVES)
 
 
-def add(given: Any) -> Objective:
+def add(definition: Any) -> Objective:
     """An objective from outside: a class of a config file, or the name of an entry point of a package.
 
     The same class of a file that was read again with the same content is the same objective, so that both configs
@@ -30,14 +30,16 @@ def add(given: Any) -> Objective:
       UserError: when there is no such entry point, it cannot be loaded, or the class lacks a part or has the name of
         one of the package's own.
     """
-    kind = _loaded(given) if isinstance(given, str) else given
+    kind = _load_entry_point(definition) if isinstance(definition, str) else definition
     if not (isinstance(kind, type) and issubclass(kind, Objective)):
-        raise UserError(f"objective {given!r:.60}: is not a subclass of simcse_jax.objectives.objective.Objective")
+        raise UserError(f"objective {definition!r:.60}: is not a subclass of simcse_jax.objectives.objective.Objective")
     name, fields = getattr(kind, "name", ""), kind.fields
     if not (isinstance(name, str) and name.isidentifier()):
         raise UserError(f"objective {kind.__qualname__}: its `name` must be letters, digits and underscores")
-    if isinstance(given, str) and given != name:
-        raise UserError(f"objective {given}: the class of this entry point has the name {name}; give both one name")
+    if isinstance(definition, str) and definition != name:
+        raise UserError(
+            f"objective {definition}: the class of this entry point has the name {name}; give both one name"
+        )
     if name in BUILT_IN:
         raise UserError(f"objective {name}: this is the name of one of the package's own; choose another")
     if "weight" not in fields:
@@ -51,18 +53,18 @@ def add(given: Any) -> Objective:
 
 
 def check_known(names: Iterable[str]) -> None:
-    """Loads the entry points of those that are not there yet.
+    """Loads the entry points of objectives that are not loaded yet.
 
     Raises:
-      UserError: naming the first one that is nowhere.
+      UserError: naming the first one that does not exist.
     """
     for name in names:
         if name not in OBJECTIVES:
             add(name)
 
 
-def _loaded(name: str) -> Any:
-    """What the entry point of this name is."""
+def _load_entry_point(name: str) -> Any:
+    """The object that the entry point of this name refers to."""
     for entry in importlib.metadata.entry_points(group=GROUP, name=name):
         try:
             return entry.load()
@@ -85,7 +87,7 @@ def _source(kind: type) -> object:
 SOURCES: dict[type, object] = {}  # of the classes from outside, when they were added
 
 
-def trained(fields: Any) -> dict[str, Objective]:
+def trained_objectives(fields: Any) -> dict[str, Objective]:
     """The objectives whose weight is above 0, by name.
 
     Args:
@@ -94,39 +96,43 @@ def trained(fields: Any) -> dict[str, Objective]:
     return {name: objective for name, objective in OBJECTIVES.items() if name in fields and fields[name]["weight"] > 0}
 
 
-def with_loss(objective: Objective) -> Objective:
-    """The objective with what it computes, for which JAX is imported: that of its file; one from outside has it."""
+def load_loss(objective: Objective) -> Objective:
+    """The objective with its loss, from the module of its name, which imports JAX; a user's own has it already."""
     if objective.name not in BUILT_IN:
         return objective
-    found: Objective = importlib.import_module(f"simcse_jax.objectives.{objective.name}").OBJECTIVE
-    return found
+    loaded: Objective = importlib.import_module(f"simcse_jax.objectives.{objective.name}").OBJECTIVE
+    return loaded
 
 
-def pairing_of(fields: Any) -> tuple[str, Pairing] | None:
-    """The trained objective that makes its own pairs, and how; None: rows are pairs. `fields` as for `trained`."""
-    makers = ((name, one) for name, one in trained(fields).items() if isinstance(one, PairingObjective))
-    return next(((name, one.pairing(fields[name])) for name, one in makers), None)
+def find_pairing(fields: Any) -> tuple[str, Pairing] | None:
+    """The trained objective that makes its own pairs, and how; None: rows are pairs."""
+    makers = (
+        (name, objective)
+        for name, objective in trained_objectives(fields).items()
+        if isinstance(objective, PairingObjective)
+    )
+    return next(((name, objective.pairing(fields[name])) for name, objective in makers), None)
 
 
-def temperature_of(fields: Any) -> float | None:
-    """That of the first contrast that is trained; None: there is none.
+def find_temperature(fields: Any) -> float | None:
+    """The temperature of the first contrastive objective that is trained; None without one.
 
     Args:
-      fields: as for `trained`.
+      fields: as for `trained_objectives`.
     """
-    contrasts = (fields[name] for name, one in trained(fields).items() if one.contrasts)
-    return next((own["temperature"] for own in contrasts if "temperature" in own), None)
+    contrasts = (fields[name] for name, objective in trained_objectives(fields).items() if objective.contrasts)
+    return next((section["temperature"] for section in contrasts if "temperature" in section), None)
 
 
 def needing(fields: Any, need: str) -> list[Objective]:
-    """The trained objectives that need something, an attribute of `Objective`; `fields` as for `trained`."""
-    return [objective for objective in trained(fields).values() if getattr(objective, need)]
+    """The trained objectives that need something, an attribute of `Objective`; `fields` as for `trained_objectives`."""
+    return [objective for objective in trained_objectives(fields).values() if getattr(objective, need)]
 
 
-def comes_from_outside(fields: Any) -> bool:
+def has_user_objective(fields: Any) -> bool:
     """Whether a run trains an objective that is not the package's own, whose parameters need not be known here.
 
     Args:
-      fields: as for `trained`.
+      fields: as for `trained_objectives`.
     """
     return any(term["weight"] for name, term in fields.items() if name not in BUILT_IN)

@@ -56,9 +56,9 @@ def replaced_token_detection(
 
 def _fresh(encoder: EncoderConfig, key: Key[Array, ""]) -> dict[str, Array]:
     """The linear layer as PyTorch initializes one: U(±1/√D), with its bias."""
-    bound, (one, other) = encoder.hidden_size**-0.5, jax.random.split(key)
+    bound, (kernel_key, other) = encoder.hidden_size**-0.5, jax.random.split(key)
     return {
-        f"{HEAD}kernel": jax.random.uniform(one, (encoder.hidden_size, 2), jnp.float32, -bound, bound),
+        f"{HEAD}kernel": jax.random.uniform(kernel_key, (encoder.hidden_size, 2), jnp.float32, -bound, bound),
         f"{HEAD}bias": jax.random.uniform(other, (2,), jnp.float32, -bound, bound),
     }
 
@@ -76,7 +76,7 @@ class ReplacedTokenDetection(declarations.ReplacedTokenDetection):
         words from its distribution, at the masked positions alone. Each of the P sentences of a row has draws of its
         own.
         """
-        columns, rows, generator = tokens.plan.of_pair, tokens.rows, tokens.networks[GENERATOR]
+        columns, rows, generator = tokens.plan.pair_columns, tokens.rows, tokens.networks[GENERATOR]
         ids, mask = rows.read(columns)
         draws, rate = (REPLACING, REPLACING + 1), tokens.fields["masking_rate"]
         masked, selected = rows.masked(columns, draws, probability=rate)
@@ -107,7 +107,7 @@ class ReplacedTokenDetection(declarations.ReplacedTokenDetection):
         The discriminator, a second encoder, reads the replaced sentence, and the embedding of the original one in the
         place of its first token. So the gradient reaches the sentence encoder through that alone.
         """
-        columns = tokens.plan.of_pair
+        columns = tokens.plan.pair_columns
         ids, mask = tokens.rows.read(columns)
         shown = jnp.moveaxis(drawn, 1, 0).reshape(ids.shape)
         first = jnp.concatenate([embeddings["anchor"], embeddings["positive"]])
@@ -116,7 +116,7 @@ class ReplacedTokenDetection(declarations.ReplacedTokenDetection):
         replaced = shown != ids
         losses = replaced_token_detection(hidden, replaced, *head)
         right = losses < jnp.log(2.0)  # the right one of two has more than half of the probability
-        counted = [tokens.sums(each.astype(jnp.float32), mask > 0, columns)[0] for each in (replaced, right)]
+        counted = [tokens.sums(hits.astype(jnp.float32), mask > 0, columns)[0] for hits in (replaced, right)]
         return [*tokens.sums(losses, mask > 0, columns), *counted]
 
     def loss(self, embedded: Embedded, **_: Any) -> Float[Array, ""]:  # the generator's pass has read the other fields
@@ -127,7 +127,7 @@ class ReplacedTokenDetection(declarations.ReplacedTokenDetection):
     def measures(self, embedded: Embedded) -> dict[str, Float[Array, ""]]:
         """Shares of tokens: those `replaced`, the discriminator's `accuracy`, and `majority`, one answer's for all."""
         _, counts, replaced, right = embedded.tokens
-        share, accuracy = (embedded.mean_of_tokens(each, counts) for each in (replaced, right))
+        share, accuracy = (embedded.mean_of_tokens(hits, counts) for hits in (replaced, right))
         return {"replaced": share, "accuracy": accuracy, "majority": jnp.maximum(share, 1 - share)}
 
 

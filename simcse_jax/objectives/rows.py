@@ -60,10 +60,10 @@ class Rows:
 
     def rates(self, name: str = "dropout") -> dict[str, Any]:
         """The encoder's arguments for the dropout rate of that name, and attention's and LoRA's if they have others."""
-        others = {f"{part}_dropout_rate": self.settings.get(f"{part}_dropout") for part in ("attention", "lora")}
+        other_rates = {f"{part}_dropout_rate": self.settings.get(f"{part}_dropout") for part in ("attention", "lora")}
         if not self.drops_attention:
-            others["attention_dropout_rate"] = 0.0
-        return {"dropout_rate": self.settings[name]} | others
+            other_rates["attention_dropout_rate"] = 0.0
+        return {"dropout_rate": self.settings[name]} | other_rates
 
     def read(self, columns: Sequence[int], length: int = 0) -> tuple[Int[Array, "PB T"], Int[Array, "PB T"]]:
         """The ids and the mask of P columns, T tokens of each row, the first `length`; 0: all."""
@@ -103,41 +103,41 @@ class Towers(NamedTuple):
 def encode_views(
     towers: Towers, rows: Rows, views: Sequence[View], read: Sequence[View] = ()
 ) -> tuple[Float[Array, "B V D"], dict[View, Float[Array, "M B T D"]]]:
-    """The embeddings of views, and the last layer, under each of its M masks, of those that are `read`."""
+    """The embeddings of views and, of those in `read`, the last layer under each of their M masks."""
     encoded: dict[tuple[Pass, Draw], Array] = {}
     features: dict[View, Array] = {}
-    for one, draws in passes_of(views).items():
-        needed = [view for view in read if view.encoded_in == one]
-        embeddings, layers = encode_pass(towers, rows, one, draws, needed)
-        encoded |= {(one, draw): embedding for draw, embedding in zip(draws, embeddings, strict=True)}
+    for encoder_pass, draws in group_by_pass(views).items():
+        needed = [view for view in read if view.encoder_pass == encoder_pass]
+        embeddings, layers = encode_pass(towers, rows, encoder_pass, draws, needed)
+        encoded |= {(encoder_pass, draw): embedding for draw, embedding in zip(draws, embeddings, strict=True)}
         features |= layers
     embeddings = jnp.stack([embed_view(rows, view, encoded) for view in views])
     return jnp.moveaxis(embeddings, 0, 1), features
 
 
-def passes_of(views: Sequence[View]) -> dict[Pass, list[Draw]]:
+def group_by_pass(views: Sequence[View]) -> dict[Pass, list[Draw]]:
     """The passes that encode views, each with its draws; an encoding that several views need is done once."""
     passes: dict[Pass, dict[Draw, None]] = {}
     for view in views:
         for draw in view.draws:
-            passes.setdefault(view.encoded_in, {})[draw] = None
-    return {one: list(draws) for one, draws in passes.items()}
+            passes.setdefault(view.encoder_pass, {})[draw] = None
+    return {encoder_pass: list(draws) for encoder_pass, draws in passes.items()}
 
 
 def encode_pass(
-    towers: Towers, rows: Rows, one: Pass, draws: Sequence[Draw], read: Sequence[View]
+    towers: Towers, rows: Rows, encoder_pass: Pass, draws: Sequence[Draw], read: Sequence[View]
 ) -> tuple[Float[Array, "P B D"], dict[View, Float[Array, "M B T D"]]]:
-    """The embeddings of P draws, and the last layer of the views of this pass that are `read`."""
-    model, columns = towers.encoders[one.tower], [draw.column for draw in draws]
-    ids, mask, options = read_changed(rows, one, draws, model.encoder.config.hidden_size)
+    """The embeddings of P draws, and the last layer of the views in `read`, which are of this pass."""
+    model, columns = towers.encoders[encoder_pass.tower], [draw.column for draw in draws]
+    ids, mask, options = read_changed(rows, encoder_pass, draws, model.encoder.config.hidden_size)
     masks = [draw.mask for draw in draws]
     first_only = towers.pooler in FIRST_TOKEN and not read
-    layers = encode_tokens(model, rows, one, masks, ids, mask, first_only=first_only, **options)
+    layers = encode_tokens(model, rows, encoder_pass, masks, ids, mask, first_only=first_only, **options)
     features = {}
     for view in read:
         tokens = jnp.split(layers[-1], len(columns))
         features[view] = jnp.stack([tokens[draws.index(draw)] for draw in view.draws])
-    removed = embed_template(towers, model, rows, one, masks, mask) if one.removed else None
+    removed = embed_template(towers, model, rows, encoder_pass, masks, mask) if encoder_pass.removed else None
     embeddings = model.pooled(
         layers,
         mask,
@@ -151,61 +151,66 @@ def encode_pass(
 
 
 def read_changed(
-    rows: Rows, one: Pass, draws: Sequence[Draw], size: int
+    rows: Rows, encoder_pass: Pass, draws: Sequence[Draw], size: int
 ) -> tuple[Int[Array, "PB T"], Int[Array, "PB T"], dict[str, Any]]:
-    """The ids and the mask that a pass reads, changed as it says, and the encoder's arguments that go with them.
+    """The ids and the mask of a pass after its change, and the encoder's arguments for them.
 
     `size` is that of hidden states, of which a change may be drawn.
     """
     columns = [draw.column for draw in draws]
-    ids, mask = rows.read(columns, one.length)
+    ids, mask = rows.read(columns, encoder_pass.length)
     change = UNCHANGED
-    if one.change == MASKED:
+    if encoder_pass.change == MASKED:
         ids, _ = rows.masked(columns)
-    elif one.change != "none":
+    elif encoder_pass.change != "none":
         keys = rows.keys([CHANGE + draw.change for draw in draws]).reshape(-1)
     most_tokens = rows.most_tokens(columns)
-    if callable(one.change):
+    if callable(encoder_pass.change):
         places = ids.size
-        ids, mask = one.change(keys, ids, mask)
+        ids, mask = encoder_pass.change(keys, ids, mask)
         if most_tokens is not None:
             most_tokens += ids.size - places  # each row may have as many tokens more as it has places
-    elif one.change in DRAWN:
-        change = DRAWN[one.change](keys, mask, size, rows.settings["cutoff"])
+    elif encoder_pass.change in DRAWN:
+        change = DRAWN[encoder_pass.change](keys, mask, size, rows.settings["cutoff"])
     return ids, mask, {"most_tokens": most_tokens, "change": change}
 
 
 def encode_tokens(
     model: SentenceEncoder,
     rows: Rows,
-    one: Pass,
+    encoder_pass: Pass,
     masks: Sequence[int],
     ids: Int[Array, "PB T"],
     mask: Int[Array, "PB T"],
     **options: Any,
 ) -> tuple[Float[Array, "PB _ _E"], ...]:
     """The hidden states that poolers read, under the dropout masks of these numbers if the pass has any."""
-    keys = rows.keys(masks).reshape(-1) if one.dropout else None
-    return model.token_features(ids, mask, dropout_keys=keys, **rows.rates(one.rate), **options)
+    keys = rows.keys(masks).reshape(-1) if encoder_pass.dropout else None
+    return model.token_features(ids, mask, dropout_keys=keys, **rows.rates(encoder_pass.rate), **options)
 
 
 def embed_template(
-    towers: Towers, model: SentenceEncoder, rows: Rows, one: Pass, masks: Sequence[int], mask: Int[Array, "PB T"]
+    towers: Towers,
+    model: SentenceEncoder,
+    rows: Rows,
+    encoder_pass: Pass,
+    masks: Sequence[int],
+    mask: Int[Array, "PB T"],
 ) -> Float[Array, "PB D"]:
     """The embedding of a pass's template without the sentence, whose length moves positions."""
-    assert one.removed is not None
+    assert encoder_pass.removed is not None
     config = model.encoder.config
     from_first_row = towers.denoising == "released" and config.positions == AFTER_PADDING
     first = -1 - config.pad_token_id if from_first_row else 0  # see `models.config.DENOISING`
-    ids, there, change = template_alone(one.removed, jnp.sum(mask > 0, axis=1), first)
+    ids, template_mask, change = template_alone(encoder_pass.removed, jnp.sum(mask > 0, axis=1), first)
     numbers = [DENOISING + number for number in masks]
-    layers = encode_tokens(model, rows, one, numbers, ids, there, change=change)
-    return pool(layers, there, towers.pooler, is_mask_token=model.is_mask_token(ids))
+    layers = encode_tokens(model, rows, encoder_pass, numbers, ids, template_mask, change=change)
+    return pool(layers, template_mask, towers.pooler, is_mask_token=model.is_mask_token(ids))
 
 
 def embed_view(rows: Rows, view: View, encoded: Mapping[tuple[Pass, Draw], Float[Array, "B D"]]) -> Float[Array, "B D"]:
     """The mean of a view's encodings, with noise if it is a noisy one."""
-    parts = [encoded[view.encoded_in, draw] for draw in view.draws]
+    parts = [encoded[view.encoder_pass, draw] for draw in view.draws]
     embedding = parts[0] if len(parts) == 1 else jnp.mean(jnp.stack(parts), axis=0)
     if view.noise is None:
         return embedding

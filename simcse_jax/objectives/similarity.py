@@ -27,11 +27,11 @@ def cosine(first: Float[AnyArray, "B D"], second: Float[AnyArray, "B D"]) -> Flo
 def comparable(similarity: str, *embeddings: Float[AnyArray, "... D"]) -> list[Float[Array, "... D"]]:
     """Embeddings whose dot products are their similarities, cosine or dot."""
     prepared: Any = {"cosine": normalize, "dot": jnp.asarray}[similarity]
-    return [prepared(each) for each in embeddings]
+    return [prepared(rows) for rows in embeddings]
 
 
-def by_rows(function: Callable[..., Any], columns: int, *rows: Any) -> Any:
-    """`function(*rows)`, at most `SIMILARITIES` at a time, of which each row has `columns`; see `in_chunks`."""
+def map_rows(function: Callable[..., Any], columns: int, *rows: Any) -> Any:
+    """`function(*rows)` in chunks of at most `SIMILARITIES` values, `columns` for each row; see `in_chunks`."""
     return in_chunks(function, max(1, SIMILARITIES // columns), *rows)
 
 
@@ -42,9 +42,9 @@ def replace_rows(
     columns: int,
     *rows: Shaped[AnyArray, "R ..."],
 ) -> Shaped[Array, " R"]:
-    """`values`, but those of `function(*rows)` where they are `wanted`, without gradient.
+    """`values`, with the rows that are `wanted` replaced by those of `function(*rows)`, without gradient.
 
-    As many are computed at a time as in `by_rows`. Rows that are not wanted take no time: they come last, and the loop
+    As many are computed at a time as in `map_rows`. Rows that are not wanted take no time: they come last, and the loop
     ends before them.
     """
     size = min(len(values), max(1, SIMILARITIES // columns))
@@ -52,8 +52,8 @@ def replace_rows(
     first = jnp.pad(first, (0, -len(values) % size), mode="edge")  # computed twice, in the worst case
 
     def block(number: Array, values: Array) -> Array:
-        own = jax.lax.dynamic_slice_in_dim(first, number * size, size)
-        found = function(*(row[own] for row in rows)).astype(values.dtype)
-        return values.at[own].set(jnp.where(wanted[own], found, values[own]))
+        slots = jax.lax.dynamic_slice_in_dim(first, number * size, size)
+        computed = function(*(row[slots] for row in rows)).astype(values.dtype)
+        return values.at[slots].set(jnp.where(wanted[slots], computed, values[slots]))
 
     return jax.lax.fori_loop(0, -(-jnp.sum(wanted) // size), block, values)

@@ -1,4 +1,4 @@
-"""Passes over tokens: what an objective is handed for its own, and the networks that read the tokens."""
+"""Passes over tokens: the input of an objective's pass, and the networks that read the tokens."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -33,7 +33,7 @@ class Network(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Tokens:
-    """What an objective's pass over tokens is handed."""
+    """The input of an objective's pass over tokens."""
 
     rows: Rows
     plan: Plan
@@ -73,6 +73,6 @@ class Tokens:
         parts = jnp.where(counted, losses, 0.0), counted
         sums, counts = (jnp.sum(part, axis=1).reshape(len(columns), -1) for part in parts)  # (P, B)
         if "present" in self.rows.batch:
-            there = jnp.asarray(self.rows.batch["present"]).T[jnp.array(columns)]
-            sums, counts = jnp.where(there, sums, 0.0), jnp.where(there, counts, 0)
+            is_present = jnp.asarray(self.rows.batch["present"]).T[jnp.array(columns)]
+            sums, counts = jnp.where(is_present, sums, 0.0), jnp.where(is_present, counts, 0)
         return jnp.sum(sums, axis=0), jnp.sum(counts, axis=0)

@@ -16,7 +16,9 @@ NOISE = 1 << 16  # the first number of the keys for noise on embeddings
 LANGUAGE_MODEL = 1 << 17  # for dropout in the masked-language-model pass, a key for each column
 MASKING = LANGUAGE_MODEL + MEMBERS  # which of its tokens are masked
 CHANGE = 1 << 19  # the first number of the keys for changes of the input
-DENOISING = 1 << 27  # added to a mask's number: of the template alone, whose embedding is taken from the sentence's
+DENOISING = (
+    1 << 27
+)  # added to a mask's number: of the template alone, whose embedding is subtracted from the sentence's
 SPREAD = 1 << 12  # between the numbers of a view's columns: above all numbers of masks
 OWN = 1 << 28  # the first number that is free for an objective from outside
 RATE, POSITIVE_RATE = "dropout", "positive_dropout"  # numbers of the step: the last parts of two fields' names
@@ -30,7 +32,7 @@ def mask_number(member: int, place: int = 0) -> int:
 
 
 def column_number(first: int, column: int) -> int:
-    """The number of a column's draw, of those that begin at `first`; further columns have theirs above all others."""
+    """The number of a column's draw, counted from `first`; further columns have numbers above all others."""
     return first + column if column < MEMBERS else 2 * FURTHER + SPREAD * (first - LANGUAGE_MODEL) + column
 
 
@@ -58,7 +60,7 @@ class Pass(NamedTuple):
     rate: str = RATE  # the name of their dropout rate among the numbers of the step
     change: str | Change = "none"
     length: int = 0  # the places of a sentence; 0: all that the batch has
-    removed: Template | None = None  # around the sentences; what it alone is embedded as is taken away
+    removed: Template | None = None  # around the sentences; its own embedding is subtracted
 
 
 class Draw(NamedTuple):
@@ -79,14 +81,14 @@ class View(NamedTuple):
     change: str | Change = "none"
     changed: int = 0  # the number of its change, the same under all of its masks
     rate: str = RATE
-    others: tuple[int, ...] = ()  # further columns, whose embeddings are averaged with that of `column`
+    further_columns: tuple[int, ...] = ()  # further columns, whose embeddings are averaged with that of `column`
     length: int = 0  # the places of a sentence; 0: all that the batch has
-    removed: Template | None = None  # around the sentence; what it alone is embedded as is taken away
+    removed: Template | None = None  # around the sentence; its own embedding is subtracted
 
     @property
     def columns(self) -> tuple[int, ...]:
         """All of its columns."""
-        return (self.column, *self.others)
+        return (self.column, *self.further_columns)
 
     @property
     def draws(self) -> list[Draw]:
@@ -97,7 +99,7 @@ class View(NamedTuple):
         ]
 
     @property
-    def encoded_in(self) -> Pass:
+    def encoder_pass(self) -> Pass:
         """The pass that encodes it."""
         length = 0 if self.change == MASKED else self.length  # masked tokens are drawn for all places
         return Pass(self.tower, bool(self.masks), self.rate, self.change, length, self.removed)
@@ -107,7 +109,7 @@ Views = Mapping[str, View | tuple[View, ...]]  # by the names that an objective 
 
 
 class Plan(NamedTuple):
-    """What a run's config and data say of views; objectives make theirs of it."""
+    """The settings of a run from which objectives make their views."""
 
     columns: int  # of the data; with one, a sentence is its own positive
     positive: str  # the policy of the masks of pairs, of `config.loss_fields.POLICIES`
@@ -124,7 +126,7 @@ class Plan(NamedTuple):
     denoising: str = "none"  # of `choices.DENOISING`
 
     @property
-    def of_pair(self) -> tuple[int, int]:
+    def pair_columns(self) -> tuple[int, int]:
         """The columns of the pairs' two sentences, which may be one."""
         return 0, min(1, self.columns - 1)
 
@@ -154,7 +156,7 @@ class Plan(NamedTuple):
         template, change = inputs.template, (inputs.anchor_change, inputs.positive_change, "none")[min(member, 2)]
         if inputs.positive_template and member > 0:
             template, change = inputs.positive_template, inputs.positive_change
-        others = tuple(range(2, 1 + self.positives)) if member == 1 else ()
+        further_columns = tuple(range(2, 1 + self.positives)) if member == 1 else ()
         return View(
             column,
             masks,
@@ -162,13 +164,13 @@ class Plan(NamedTuple):
             tower=int(self.two_towers and member > 0),
             change=change,
             changed=0 if change == "none" else member,
-            others=others,
-            length=max(self.lengths[column] for column in (column, *others)) if self.lengths else 0,
+            further_columns=further_columns,
+            length=max(self.lengths[column] for column in (column, *further_columns)) if self.lengths else 0,
             rate=POSITIVE_RATE if member == 1 and masks and inputs.positive_rate else RATE,
             removed=None if inputs.denoising == "none" else template,
         )
 
 
-def each_of(views: Views) -> list[View]:
+def flatten_views(views: Views) -> list[View]:
     """All views of an objective, in their order."""
-    return [one for named in views.values() for one in ((named,) if isinstance(named, View) else named)]
+    return [view for named in views.values() for view in ((named,) if isinstance(named, View) else named)]

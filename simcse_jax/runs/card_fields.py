@@ -1,4 +1,4 @@
-"""What its owner says of a model in the front matter of its card: licence, base model, languages."""
+"""The fields of a model card's front matter that its owner sets: licence, base model, languages."""
 
 import re
 from collections.abc import Sequence
@@ -12,38 +12,38 @@ LANGUAGE = re.compile(r"[a-z]{2,3}|multilingual|code")  # ISO 639, and the hub's
 
 
 class CardFields(TypedDict, total=False):
-    """Those that can be given; None is not given."""
+    """The fields that can be set; None leaves one out."""
 
     license: str | None  # the hub's identifier
     base_model: str | None  # the hub's name of the model that training started from
     language: str | Sequence[str] | None  # codes of ISO 639, multilingual or code; a string has commas in between
 
 
-def card_fields(**given: Unpack[CardFields]) -> dict[str, Any]:
-    """The fields that are given, as the front matter has them.
+def card_fields(**options: Unpack[CardFields]) -> dict[str, Any]:
+    """The fields in the form of the front matter.
 
     Raises:
-      UserError: naming the one that the hub would not take.
+      UserError: naming a field that the hub would refuse.
     """
-    license, base_model, language = given.get("license"), given.get("base_model"), given.get("language")
-    found: dict[str, Any] = {}
+    license, base_model, language = options.get("license"), options.get("base_model"), options.get("language")
+    fields: dict[str, Any] = {}
     if license is not None:
         if not isinstance(license, str) or not LICENSE.fullmatch(license):
-            what = "must be one of the hub's identifiers, such as apache-2.0 or mit"
-            raise UserError(f"{option('license', license)}: {what}")
-        found["license"] = license
+            requirement = "must be one of the hub's identifiers, such as apache-2.0 or mit"
+            raise UserError(f"{option('license', license)}: {requirement}")
+        fields["license"] = license
     if base_model is not None:
         name = split_name(base_model) if isinstance(base_model, str) else None
         if name is None or name[1] is not None:
-            what = "must be a model's name on the hub, such as bert-base-uncased or OWNER/NAME"
-            raise UserError(f"{option('base_model', base_model)}: {what}")
-        found["base_model"] = base_model
+            requirement = "must be a model's name on the hub, such as bert-base-uncased or OWNER/NAME"
+            raise UserError(f"{option('base_model', base_model)}: {requirement}")
+        fields["base_model"] = base_model
     if language is not None:
         codes = language.split(",") if isinstance(language, str) else language
         codes = codes if isinstance(codes, list | tuple) else []
         codes = [code.strip() if isinstance(code, str) else "" for code in codes]
         if not codes or not all(LANGUAGE.fullmatch(code) for code in codes):
-            what = "must be codes of ISO 639, such as en or en,de; or multilingual"
-            raise UserError(f"{option('language', language)}: {what}")
-        found["language"] = list(dict.fromkeys(codes))
-    return found
+            requirement = "must be codes of ISO 639, such as en or en,de; or multilingual"
+            raise UserError(f"{option('language', language)}: {requirement}")
+        fields["language"] = list(dict.fromkeys(codes))
+    return fields

@@ -68,10 +68,10 @@ class Checkpoints:
             todelete_subdir=None if read_only or is_remote(workdir) else DELETED,
             read_only=read_only,
             async_options=ocp.AsyncOptions(timeout_secs=SAVE_SECONDS),
-            multiprocessing_options=_alone() if read_only else ocp.options.MultiprocessingOptions(),
+            multiprocessing_options=_single_process() if read_only else ocp.options.MultiprocessingOptions(),
         )
         self._folder = epath.Path(workdir if is_remote(workdir) else workdir.absolute()) / "checkpoints"
-        with contextlib.nullcontext() if read_only else processes.together():  # each reader reads for itself
+        with contextlib.nullcontext() if read_only else processes.exit_together():  # each reader reads for itself
             if is_remote(self._folder) and not read_only:
                 with self._readable():
                     look_up_bucket(self._folder)
@@ -119,7 +119,7 @@ class Checkpoints:
 
     def wait(self) -> None:
         """Waits for running saves."""
-        with processes.together(), self._writable():
+        with processes.exit_together(), self._writable():
             self._manager.wait_until_finished()
 
     def resume(self, like: TrainState) -> TrainState | None:
@@ -133,10 +133,10 @@ class Checkpoints:
         """
         errors = {}
         for step in reversed(self.steps):
-            with processes.together():
+            with processes.exit_together():
                 self._check_type_of_mean(step, like)
             try:
-                with processes.together():
+                with processes.exit_together():
                     state = self._twice(self.restore, step, like)
             except UserError as error:
                 errors[step] = error
@@ -153,7 +153,7 @@ class Checkpoints:
             best = self.best
             assert best is not None
             try:
-                with processes.together():
+                with processes.exit_together():
                     return best, self._twice(self.restore_params, best, like)
             except UserError as error:
                 if len(self.steps) == 1:
@@ -166,7 +166,7 @@ class Checkpoints:
             saved = ocp.StandardCheckpointHandler().metadata(self._folder / str(step) / "optimizer").tree
         except Exception:  # it is damaged, as reading it will show
             return
-        was, wanted = _types_of_mean(saved), _types_of_mean(like.optimizer)
+        was, wanted = _mean_dtypes(saved), _mean_dtypes(like.optimizer)
         if was and wanted and was != wanted:
             raise UserError(
                 f"{self._folder}: step {step} has the optimizer's mu in {was}, and this run keeps it in {wanted}; "
@@ -180,7 +180,7 @@ class Checkpoints:
         return read(*args)
 
     def _set_all_aside(self, errors: dict[int, UserError], instead: str) -> None:
-        with processes.together():  # no process looks again before they are moved
+        with processes.exit_together():  # no process looks again before they are moved
             for damaged, error in errors.items():
                 if processes.is_first():
                     self._set_aside(damaged, f"{error}; {instead}")
@@ -194,27 +194,30 @@ class Checkpoints:
         return TrainState(restored.optimizer["step"], restored.params, restored.optimizer["optimizer"], kept)
 
     def restore_params(
-        self, step: int, like: Mapping[str, jax.Array | jax.ShapeDtypeStruct], *, others: bool = False
+        self, step: int, like: Mapping[str, jax.Array | jax.ShapeDtypeStruct], *, with_own_objective: bool = False
     ) -> Params:
         """Only the parameters saved at `step`, with the placement of `like`; if it has none, on one device here.
 
-        With `others` the checkpoint may have parameters that `like` lacks, as those of objectives from outside.
+        Args:
+          step: of a saved state.
+          like: the parameters to restore.
+          with_own_objective: whether the checkpoint may have further parameters, those of a user's own objective.
         """
         wanted: dict[str, Any] = dict(like)
-        if others:
+        if with_own_objective:
             with self._readable(step):
                 saved = ocp.PyTreeCheckpointHandler().metadata(self._folder / str(step) / "params").tree
-            shapes = {name: jax.ShapeDtypeStruct(one.shape, one.dtype) for name, one in saved.items()}
+            shapes = {name: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) for name, leaf in saved.items()}
             wanted = shapes | wanted
         params = self._restore(step, params=wanted).params
         return {name: params[name] for name in like}
 
     def _restore(self, step: int, **items: Any) -> ocp.args.Composite:
-        one = jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
+        sharding = jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
         several = jax.process_count() > 1
 
         def placement(array: Any) -> jax.sharding.Sharding:
-            return getattr(array, "sharding", None) or one  # the run's devices may not be here
+            return getattr(array, "sharding", None) or sharding  # the run's devices may not be here
 
         def describe(array: Any) -> jax.ShapeDtypeStruct:
             wanted = placement(array)
@@ -269,8 +272,8 @@ class Checkpoints:
         try:
             yield
         except Exception as error:  # Orbax and tensorstore raise many kinds
-            what = "" if step is None else f" step {step}"
-            raise UserError(f"{self._folder}:{what} cannot be read: {reason(error)}") from None
+            of_step = "" if step is None else f" step {step}"
+            raise UserError(f"{self._folder}:{of_step} cannot be read: {reason(error)}") from None
 
     @contextlib.contextmanager
     def _writable(self) -> Iterator[None]:
@@ -280,11 +283,11 @@ class Checkpoints:
             raise
         except Exception as error:
             saved = [int(path.name) for path in self._folder.iterdir() if path.name.isdigit()]
-            left = f"the last good one is that of step {max(saved)}" if saved else "none was saved yet"
+            last_saved = f"the last good one is that of step {max(saved)}" if saved else "none was saved yet"
             code = re.search(r"os_error_code='(\d+)'", str(error))  # tensorstore's message is long
             why = os.strerror(int(code[1])) if code else reason(error)
             raise UserError(
-                f"{self._folder}: a checkpoint cannot be saved: {why}; {left}. "
+                f"{self._folder}: a checkpoint cannot be saved: {why}; {last_saved}. "
                 "Make room, or make the folder writable; the same command resumes there"
             ) from None
 
@@ -322,14 +325,14 @@ def _items(state: TrainState) -> dict[str, Any]:
     return items | ({"kept": state.kept} if state.kept else {})
 
 
-def _types_of_mean(optimizer: Any) -> str:
+def _mean_dtypes(optimizer: Any) -> str:
     """The types of AdamW's mean of gradients, `mu` in optax; empty for an optimizer without one."""
     leaves = jax.tree_util.tree_leaves_with_path(optimizer)
     mean = [leaf for path, leaf in leaves if any(getattr(key, "name", getattr(key, "key", "")) == "mu" for key in path)]
     return " and ".join(sorted({jnp.dtype(leaf.dtype).name for leaf in mean}))
 
 
-def _alone() -> ocp.options.MultiprocessingOptions:
+def _single_process() -> ocp.options.MultiprocessingOptions:
     me = jax.process_index()
     several = {"primary_host": me, "active_processes": {me}, "barrier_sync_key_prefix": f"reader{me}"}
     return ocp.options.MultiprocessingOptions(**several if jax.process_count() > 1 else {})

@@ -27,10 +27,10 @@ from simcse_jax.models import parameters, partial
 from simcse_jax.models.head import has_head
 from simcse_jax.models.parameters import Params
 from simcse_jax.models.sentence_encoder import build
-from simcse_jax.objectives.registry import comes_from_outside, temperature_of
-from simcse_jax.runs.loading import checkpoints_of, load_model, load_workdir
-from simcse_jax.runs.run_files import FREE, SINGULAR_VALUES, modules_of
-from simcse_jax.runs.state import initial_params, model_spec, own_adapter, read_frozen, split_shapes, with_parts
+from simcse_jax.objectives.registry import find_temperature, has_user_objective
+from simcse_jax.runs.loading import load_model, load_workdir, open_checkpoints
+from simcse_jax.runs.run_files import FREE, SINGULAR_VALUES, read_modules
+from simcse_jax.runs.state import add_parts, initial_params, model_spec, read_frozen, split_shapes, starting_adapter
 from simcse_jax.runs.workdir import Workdir
 
 MEASURED = ("data", "sentences", "split", "repeated_sentences")  # the fields of `analysis` that choose the sentences
@@ -66,7 +66,7 @@ def survey_checkpoints(
       The survey of the data for all runs, and the number of tokens of a sentence that all runs read.
     """
     for folder in folders.values():
-        steps_of(folder)
+        kept_steps(folder)
     first = {name: next(checkpoint_encoders(folder, batch_size)) for name, folder in folders.items()}
     encoders = {name: kept.embed.tokens for name, kept in first.items()}
     max_length = min(encoder.max_length for encoder in encoders.values())
@@ -83,11 +83,11 @@ def measure_checkpoints(
     for kept in checkpoint_encoders(folder, batch_size):
         encoder = dataclasses.replace(kept.embed.tokens, max_length=max_length)
         encode = kept.embed.with_progress
-        found = measure_last_layer(encode, encoder, surveyed, sample, kept.temperature, show_progress_bar=True)
-        yield {"step": kept.step, **found.analysis}
+        measured = measure_last_layer(encode, encoder, surveyed, sample, kept.temperature, show_progress_bar=True)
+        yield {"step": kept.step, **measured.analysis}
 
 
-def recorded(
+def read_measurements(
     folders: Mapping[str, Folder], runs: Mapping[str, dict[str, Any]]
 ) -> tuple[dict[str, list[Point]], dict[str, Any], str]:
     """The measurements of `analysis.every` during training.
@@ -104,20 +104,20 @@ def recorded(
                 f"--runs {name}: nothing was measured while it trained; train it with --config.analysis.every=10, say, "
                 "or give --data to measure the checkpoints that it kept"
             )
-    (first, one), *others = ((name, run["analysis"]) for name, run in runs.items())
-    for name, other in others:
-        keys = ["sha256"] if one["sha256"] and other["sha256"] else [*MEASURED, "eval.data"]
-        if any(one[key] != other[key] for key in keys):
+    (first, analysis), *other_analyses = ((name, run["analysis"]) for name, run in runs.items())
+    for name, other in other_analyses:
+        keys = ["sha256"] if analysis["sha256"] and other["sha256"] else [*MEASURED, "eval.data"]
+        if any(analysis[key] != other[key] for key in keys):
             raise UserError(
                 f"--runs {first} and {name} were not measured on the same sentences while they trained; "
                 "give --data to measure the checkpoints that they kept"
             )
-    where = Path(one["data"] or one["eval.data"])
-    about = {"source": "measured while it trained (analysis.every)", "sentences": f"at most {one['sentences']}"}
-    return points, about, where.name if where.suffix else f"STS-B {one['split']}"
+    where = Path(analysis["data"] or analysis["eval.data"])
+    about = {"source": "measured while it trained (analysis.every)", "sentences": f"at most {analysis['sentences']}"}
+    return points, about, where.name if where.suffix else f"STS-B {analysis['split']}"
 
 
-class Kept(NamedTuple):
+class CheckpointEncoder(NamedTuple):
     """A run's model at a step."""
 
     step: int
@@ -125,21 +125,21 @@ class Kept(NamedTuple):
     temperature: float | None  # of the run's objective
 
 
-def steps_of(folder: Folder) -> list[int]:
+def kept_steps(folder: Folder) -> list[int]:
     """The steps whose checkpoints a run has kept."""
     Workdir(folder).check_exists(f"--runs {folder}")
     saved = folder / "checkpoints"
     steps = sorted(int(path.name) for path in saved.iterdir() if path.name.isdigit()) if saved.is_dir() else []
     if len(steps) < 2:
-        what = "one checkpoint was" if steps else "no checkpoints were"
+        number_kept = "one checkpoint was" if steps else "no checkpoints were"
         raise UserError(
-            f"--runs {folder}: {what} kept; train it with --config.checkpoint.keep_every=10, say, "
+            f"--runs {folder}: {number_kept} kept; train it with --config.checkpoint.keep_every=10, say, "
             "or leave out --data to draw what it recorded"
         )
     return steps
 
 
-def checkpoint_encoders(folder: Folder, batch_size: int = 64) -> Iterator[Kept]:
+def checkpoint_encoders(folder: Folder, batch_size: int = 64) -> Iterator[CheckpointEncoder]:
     """The run's model at its start (step 0), if that can still be loaded, and at every kept checkpoint.
 
     All use the same compiled encoders.
@@ -151,23 +151,23 @@ def checkpoint_encoders(folder: Folder, batch_size: int = 64) -> Iterator[Kept]:
     graph, _ = build(config, with_head=has_head(model.params))
     read = (graph, model.params, pooler, use_head, tokenizer, model.max_length, batch_size)
     embed = Embedder(*read, modules=model.config.modules)
-    temperature = temperature_of(run["config"]["objective"])
+    temperature = find_temperature(run["config"]["objective"])
 
-    def kept(step: int, params: Params) -> Kept:
-        return Kept(step, embed.with_params({name: params[name] for name in model.params}), temperature)
+    def make_encoder(step: int, params: Params) -> CheckpointEncoder:
+        return CheckpointEncoder(step, embed.with_params({name: params[name] for name in model.params}), temperature)
 
     is_kept = (folder / "checkpoints" / "0").exists()
     if not is_kept and (start := starting_params(folder, run)) is not None:
-        yield kept(0, start)
+        yield make_encoder(0, start)
     spec = model_spec(run["config"])
     shapes, of_frozen = split_shapes(model.config, spec)
-    encoder, frozen = with_parts(model.config, spec), read_frozen(model.folder, run, of_frozen)
-    others = comes_from_outside(run["config"]["objective"])
-    with checkpoints_of(folder) as checkpoints:
-        for step in steps_of(folder):
-            trained = checkpoints.restore_params(step, shapes, others=others)
+    encoder, frozen = add_parts(model.config, spec), read_frozen(model.folder, run, of_frozen)
+    with_own_objective = has_user_objective(run["config"]["objective"])
+    with open_checkpoints(folder) as checkpoints:
+        for step in kept_steps(folder):
+            trained = checkpoints.restore_params(step, shapes, with_own_objective=with_own_objective)
             params = partial.merged(partial.whole(trained, frozen), encoder)
-            yield kept(step, parameters.sentence_encoder(params, checkpoints.tower(step)))
+            yield make_encoder(step, parameters.sentence_encoder(params, checkpoints.tower(step)))
 
 
 def starting_params(folder: Folder, run: dict[str, Any]) -> Params | None:
@@ -176,9 +176,9 @@ def starting_params(folder: Folder, run: dict[str, Any]) -> Params | None:
     spec = dataclasses.replace(model_spec(run["config"]), dual_encoder=False, projector=None, objectives={})
     try:
         model = load_model(spec.init_from, spec.num_layers)
-        model = model if modules_of(run) else model.without_modules()
+        model = model if read_modules(run) else model.without_modules()
         model = dataclasses.replace(model, template=spec.template)
-        adapter = own_adapter(spec, model)
+        adapter = starting_adapter(spec, model)
     except UserError as error:
         print(f"{folder}: step 0 is left out: {error}", flush=True)
         return None
@@ -188,11 +188,11 @@ def starting_params(folder: Folder, run: dict[str, Any]) -> Params | None:
     if spec.lora and adapter and sha256(*adapter.values()) != run["sha256"].get("model.lora.init_from"):
         print(f"{folder}: step 0 is left out: {spec.lora.init_from} is another adapter by now", flush=True)
         return None
-    return partial.merged(initial_params(spec, model, adapter), with_parts(model.config, spec))
+    return partial.merged(initial_params(spec, model, adapter), add_parts(model.config, spec))
 
 
 class Records(NamedTuple):
-    """The records of runs, by their names; a run that has none of a kind is not in it."""
+    """The records of runs, by their names; a run without records of a kind is missing there."""
 
     groups: dict[str, list[str]]  # the names of the runs of each group, by the first one's
     scores: dict[str, dict[int, float]]  # of the development pairs, by step
@@ -208,23 +208,23 @@ def read_records(folders: Mapping[str, Folder], labels: Mapping[str, str]) -> Re
     `labels`: those that the user gave, by the runs' names; empty for none. Runs of a group have the same.
     """
     runs = {name: read_run(folder) for name, folder in folders.items()}
-    found = {name: _scores(name, folder) for name, folder in folders.items()}
-    scored = {name: values for name, (_, values) in found.items() if values}
-    tasks = {found[name][0]: name for name in scored}
+    scores = {name: _scores(name, folder) for name, folder in folders.items()}
+    scored = {name: values for name, (_, values) in scores.items() if values}
+    tasks = {scores[name][0]: name for name in scored}
     if len(tasks) > 1:
-        (one, first), (other, second), *_ = tasks.items()
-        raise UserError(f"--runs {first} was scored on {one}, {second} on {other}; draw them separately")
-    for field, what in (("eval.retrieval.data", "data of retrieval"), ("eval.data", "contents of eval.data")):
+        (first_task, first), (other, second), *_ = tasks.items()
+        raise UserError(f"--runs {first} was scored on {first_task}, {second} on {other}; draw them separately")
+    for field, setting in (("eval.retrieval.data", "data of retrieval"), ("eval.data", "contents of eval.data")):
         judged = {runs[name]["sha256"].get(field, ""): name for name in scored}
         if len(judged) > 1:
             first, second, *_ = judged.values()
-            raise UserError(f"--runs {first} and {second} were scored on different {what}; draw them separately")
+            raise UserError(f"--runs {first} and {second} were scored on different {setting}; draw them separately")
     lines = {name: Workdir(folder).read_metrics() for name, folder in folders.items()}
     measured = {name: folders[name] for name in folders if any("analysis" in line for line in lines[name])}
     points: dict[str, list[Point]] = {}
     measured_on = ""
     if measured:
-        points, _, measured_on = recorded(measured, {name: runs[name] for name in measured})
+        points, _, measured_on = read_measurements(measured, {name: runs[name] for name in measured})
     if silent := [name for name in folders if name not in scored and name not in measured]:
         raise UserError(
             f"--runs {silent[0]}: nothing was recorded while it trained: no scores (eval.data), and no measures "
@@ -235,7 +235,7 @@ def read_records(folders: Mapping[str, Folder], labels: Mapping[str, str]) -> Re
         for name, of_run in points.items()
         if all(field in point for point in of_run for field in PLANE)
     }
-    spectra = {name: own for name in points if (own := _spectra(lines[name]))}
+    spectra = {name: spectra_of_run for name in points if (spectra_of_run := _spectra(lines[name]))}
     if not scored and not plane and not spectra:
         raise UserError(
             f"--runs {next(iter(folders))}: there is nothing to draw: alignment was not measured, which needs "
@@ -265,12 +265,12 @@ def _scores(name: str, folder: Folder) -> tuple[str, dict[int, float]]:
 
 
 def _spectra(lines: Iterable[dict[str, Any]]) -> dict[int, Spectrum]:
-    found = {}
+    spectra = {}
     for line in lines:
         if line.get(SINGULAR_VALUES) and "analysis" in line:
             numbers = {name: line["analysis"][name] for name in NUMBERS if name in line["analysis"]}
-            found[line["step"]] = Spectrum(numbers, np.array(line[SINGULAR_VALUES]))
-    return found
+            spectra[line["step"]] = Spectrum(numbers, np.array(line[SINGULAR_VALUES]))
+    return spectra
 
 
 def _groups(runs: Mapping[str, Mapping[str, Any]], labels: Mapping[str, str]) -> dict[str, list[str]]:
@@ -284,9 +284,9 @@ def _groups(runs: Mapping[str, Mapping[str, Any]], labels: Mapping[str, str]) ->
     times: Counter[str] = Counter()
     for name, run in runs.items():
         start = labels[name], run["sha256"].get("model.init_from")
-        own = repr((start, sorted(run["config"].items())))
-        others = repr((start, sorted((run["config"] | {"seed": None}).items())))
-        first = firsts.setdefault((others, times[own]), name)
-        times[own] += 1
+        with_seed = repr((start, sorted(run["config"].items())))
+        without_seed = repr((start, sorted((run["config"] | {"seed": None}).items())))
+        first = firsts.setdefault((without_seed, times[with_seed]), name)
+        times[with_seed] += 1
         groups.setdefault(first, []).append(name)
     return groups

@@ -20,9 +20,9 @@ from simcse_jax.host.storage import Folder, as_path, is_of_macos, is_remote
 from simcse_jax.huggingface.load import Pretrained
 from simcse_jax.huggingface.tokenizer import MARKER
 from simcse_jax.huggingface.write import write_model
-from simcse_jax.runs.loading import load_workdir, other_than_scored, scored_pooler, trained_config
+from simcse_jax.runs.loading import load_workdir, scored_pooler, trained_config, unscored_step
 from simcse_jax.runs.lora_export import adapter_writer
-from simcse_jax.runs.model_card import fields_of, front_matter, license_of, model_card
+from simcse_jax.runs.model_card import front_matter, model_card, read_front_matter, read_license
 from simcse_jax.runs.workdir import Workdir
 
 PARTS = ("model", "checkpoints", "tensorboard")  # folders of a run
@@ -76,18 +76,18 @@ def export(
     if truncate_dim is not None:
         check_truncation(truncate_dim, model.config.sentence_size, "--truncate-dim")
         model = dataclasses.replace(model, settings=model.settings._replace(truncate_dim=truncate_dim))
-    other, run = other_than_scored(workdir, step), Workdir(workdir)
+    other, run = unscored_step(workdir, step), Workdir(workdir)
     name = hub_name or output.resolve().name
     card = model_card(model, run.read_run(), run.read_result(), name, revision, fields, other)
-    what = "best checkpoint" if other is None else f"checkpoint of step {other}"
-    _write(model, output, f"{workdir}: the {what}", card)
+    source = "best checkpoint" if other is None else f"checkpoint of step {other}"
+    _write(model, output, f"{workdir}: the {source}", card)
 
 
-def _write(model: Pretrained, output: Path, what: str, card: str = "") -> None:
+def _write(model: Pretrained, output: Path, source: str, card: str = "") -> None:
     """Writes a model and its card, if it has one, to a folder; see `write_whole`."""
     for name, values in {**model.params, **(model.language_model or {})}.items():
         if not np.isfinite(values).all():
-            raise UserError(f"{what}: {name} is not finite; it is not exported")
+            raise UserError(f"{source}: {name} is not finite; it is not exported")
 
     def write(folder: Path) -> None:
         write_model(model, folder)
@@ -113,7 +113,7 @@ def save(
     Raises:
       UserError: as `export`; also for fields of a model that is not a run's, which gets no card.
     """
-    folder, step = _run_of(model)
+    folder, step = _find_run(model)
     if folder is None:
         if fields:
             raise UserError(f"{next(iter(fields))}: is for the card of a run's model, and {model.name} is not a run")
@@ -126,20 +126,20 @@ def save(
     run, named = workdir.read_run(), hub_name or output.resolve().name
     as_trained = (model.pooler, model.has_head, model.config) == (*scored_pooler(run), trained_config(folder, run))
     scores = workdir.read_result() if as_trained else None
-    card = model_card(model, run, scores, named, revision, fields, other_than_scored(folder, step))
+    card = model_card(model, run, scores, named, revision, fields, unscored_step(folder, step))
     _write(model, output, model.name, card)
 
 
-def card_of(model: Pretrained) -> dict[str, Any]:
-    """The front matter of a model's card; of a run's model, of the card that an export of it gets."""
-    folder, _ = _run_of(model)
+def card_front_matter(model: Pretrained) -> dict[str, Any]:
+    """The front matter of a model's card; for a run's model, that of its export's card."""
+    folder, _ = _find_run(model)
     if folder is None:
-        return fields_of(model.folder / "README.md")
+        return read_front_matter(model.folder / "README.md")
     run = Workdir(folder).read_run()
-    return front_matter(run, None, "", license_of(run["config"]["model"]["init_from"])).to_dict()
+    return front_matter(run, None, "", read_license(run["config"]["model"]["init_from"])).to_dict()
 
 
-def _run_of(model: Pretrained) -> tuple[Folder | None, int | str | None]:
+def _find_run(model: Pretrained) -> tuple[Folder | None, int | str | None]:
     """The workdir that a model comes from, or None, and the step in its name."""
     name, step = split_step(model.name)
     folder = None if re.match(r"\w+:", name) and not is_remote(name) else as_path(name)
@@ -154,7 +154,7 @@ def export_adapter(workdir: Folder, output: Path, step: int | str | None = None)
 
 def write_whole(output: Path, write: Callable[[Path], None]) -> None:
     """Lets `write` fill a new folder, which then takes the place of `output`."""
-    output = Path(os.path.realpath(output))  # a link stays one, what it points to is replaced
+    output = Path(os.path.realpath(output))  # a link stays; its target is replaced
     try:
         with replacing(output) as temporary:
             write(temporary)

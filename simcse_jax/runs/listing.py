@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from simcse_jax.config.fields import flatten, short_names
-from simcse_jax.errors import UserError, why
+from simcse_jax.errors import UserError, system_message
 from simcse_jax.host.storage import read_json
 from simcse_jax.runs.metrics_file import read_metrics
 from simcse_jax.runs.run_files import AGAINST_START, BEST_STEP, FREE, check_result, check_run
@@ -17,8 +17,8 @@ NONE: Mapping[Path, str] = MappingProxyType({})
 SCORE = "eval/"  # of a line of metrics; the first one in a line chose the best checkpoint
 
 
-class Listed(NamedTuple):
-    """A run in a list."""
+class RunSummary(NamedTuple):
+    """A run as a list shows it."""
 
     folder: Path
     fields: dict[str, Any]  # of its config, by dotted names
@@ -35,22 +35,22 @@ def find_runs(folders: Sequence[Path]) -> list[Path]:
     """The runs' folders in folders, at any depth, sorted by name."""
 
     def fail(error: OSError) -> None:
-        raise UserError(f"{error.filename}: cannot be read: {why(error)}")
+        raise UserError(f"{error.filename}: cannot be read: {system_message(error)}")
 
-    found: dict[Path, None] = {}
+    runs: dict[Path, None] = {}
     for folder in folders:
         here = []
         for place, inside, files in os.walk(folder, onerror=fail):
             if "run.json" in files:
                 here.append(Path(place))
-                inside.clear()  # a run has none in it
+                inside.clear()  # no run lies in another
         if not here:
             raise UserError(f"{folder}: has no run (a folder with run.json)")
-        found |= dict.fromkeys(sorted(here))
-    return list(found)
+        runs |= dict.fromkeys(sorted(here))
+    return list(runs)
 
 
-def read_listed(folder: Path) -> Listed:
+def summarize_run(folder: Path) -> RunSummary:
     """A run as its files describe it."""
     run = check_run(read_json(folder / "run.json"), str(folder / "run.json"))
     file = folder / "result.json"
@@ -73,43 +73,43 @@ def read_listed(folder: Path) -> Listed:
     compared = (against["before"], against["after"]) if "before" in against else None
     is_done = file.is_file() or 0 < planned <= steps
     scores = {} if best is None else scored[best]
-    return Listed(folder, fields, steps, planned, best, scores, average, compared, is_done)
+    return RunSummary(folder, fields, steps, planned, best, scores, average, compared, is_done)
 
 
-def differing(runs: Sequence[Listed]) -> dict[str, list[Any]]:
+def differing_fields(runs: Sequence[RunSummary]) -> dict[str, list[Any]]:
     """The fields in which runs differ and that change results, with each run's value."""
     names = [name for name in dict.fromkeys(name for run in runs for name in run.fields) if not name.startswith(FREE)]
     columns = {name: [run.fields.get(name) for run in runs] for name in names}
     return {name: values for name, values in columns.items() if any(value != values[0] for value in values)}
 
 
-def rows(runs: Sequence[Listed], root: Path, labels: Mapping[Path, str] = NONE) -> Iterator[list[str]]:
+def rows(runs: Sequence[RunSummary], root: Path, labels: Mapping[Path, str] = NONE) -> Iterator[list[str]]:
     """A header, and a row a run: its folder, seen from `root`, and all of the above as text.
 
     `labels` stand in the place of the folders that have one.
     """
     before_and_after = ["before", "after"] if any(run.compared for run in runs) else []
     sets = list(dict.fromkeys(name for run in runs for name in run.scores))
-    fields = differing(runs)
+    fields = differing_fields(runs)
     yield ["run", "steps", "", "best", *sets, "test avg.", *before_and_after, *short_names(fields)]
     for number, run in enumerate(runs):
-        name = _named(run.folder, root, labels)
+        name = _folder_label(run.folder, root, labels)
         steps = f"{run.steps:,}" + (f" of {run.planned:,}" if run.planned else "")
-        scores = [f"{run.scores[one]:.2f}" if one in run.scores else "" for one in sets]
+        scores = [f"{run.scores[task]:.2f}" if task in run.scores else "" for task in sets]
         average = "" if run.average is None else f"{run.average:.2f}"
         best = "" if run.best is None else f"{run.best:,}"
-        changed = [_shown(values[number]) for values in fields.values()]
+        changed = [_format_value(values[number]) for values in fields.values()]
         compared = [f"{score:.2f}" for score in run.compared] if run.compared else [""] * len(before_and_after)
         yield [name, steps, "done" if run.is_done else "", best, *scores, average, *compared, *changed]
 
 
-def _named(folder: Path, root: Path, labels: Mapping[Path, str]) -> str:
+def _folder_label(folder: Path, root: Path, labels: Mapping[Path, str]) -> str:
     for labelled, label in labels.items():
         if folder.is_relative_to(labelled):
             return str(PurePath(label) / folder.relative_to(labelled))
     return str(folder.relative_to(root)) if folder.is_relative_to(root) else str(folder)
 
 
-def _shown(value: Any) -> str:
+def _format_value(value: Any) -> str:
     text = ",".join(map(str, value)) if isinstance(value, list) else f"{value}"
     return text if len(text) <= WIDEST else f"…{text[1 - WIDEST :]}"

@@ -26,9 +26,9 @@ from simcse_jax.models.head import PREFIX
 from simcse_jax.models.model_types import WORD_VECTORS
 from simcse_jax.models.parameters import LANGUAGE_MODEL, sentence_encoder, subset
 from simcse_jax.models.sentence_encoder import build
-from simcse_jax.objectives.registry import comes_from_outside
-from simcse_jax.runs.run_files import KEPT, modules_of
-from simcse_jax.runs.state import model_spec, read_frozen, split_shapes, with_parts
+from simcse_jax.objectives.registry import has_user_objective
+from simcse_jax.runs.run_files import KEPT, read_modules
+from simcse_jax.runs.state import add_parts, model_spec, read_frozen, split_shapes
 from simcse_jax.runs.workdir import Workdir
 
 if TYPE_CHECKING:
@@ -72,15 +72,20 @@ def load_workdir(folder: Folder, num_layers: int = 0, step: int | str | None = N
     spec, max_length = model_spec(run["config"]), run["model"]["max_length"]
     (pooler, has_head), config = scored_pooler(run), trained_config(folder, run)
     shapes, of_frozen = split_shapes(config, spec)
-    with checkpoints_of(folder) as checkpoints:
+    with open_checkpoints(folder) as checkpoints:
         chosen = choose_step(checkpoints, workdir, step)
-        others = comes_from_outside(run["config"]["objective"])
-        trained, tower = checkpoints.restore_params(chosen, shapes, others=others), checkpoints.tower(chosen)
+        with_own_objective = has_user_objective(run["config"]["objective"])
+        trained, tower = (
+            checkpoints.restore_params(chosen, shapes, with_own_objective=with_own_objective),
+            checkpoints.tower(chosen),
+        )
     copy = _local_copy(folder / "model")
-    trained = partial.merged(partial.whole(trained, read_frozen(copy, run, of_frozen)), with_parts(config, spec))
+    trained = partial.merged(partial.whole(trained, read_frozen(copy, run, of_frozen)), add_parts(config, spec))
     language_model = {name: np.asarray(value) for name, value in subset(trained, LANGUAGE_MODEL).items()} or None
-    own = sentence_encoder(trained, tower)
-    params = {name: np.asarray(value) for name, value in own.items() if has_head or not name.startswith(PREFIX)}
+    encoder_params = sentence_encoder(trained, tower)
+    params = {
+        name: np.asarray(value) for name, value in encoder_params.items() if has_head or not name.startswith(PREFIX)
+    }
     kept = config.keep_layers(num_layers)
     if kept != config:
         _, shapes = build(kept, with_head=has_head)
@@ -108,21 +113,21 @@ def trained_config(folder: Folder, run: Mapping[str, Any]) -> EncoderConfig:
     where, spec = folder / "model" / "config.json", model_spec(run["config"])
     config = EncoderConfig.from_hugging_face(read_json(where), str(where))
     config = dataclasses.replace(config, attention_kernels=spec.attention_kernels, convolutions=spec.convolutions)
-    return dataclasses.replace(config, modules=modules_of(run))
+    return dataclasses.replace(config, modules=read_modules(run))
 
 
-def other_than_scored(folder: Folder, step: int | str | None) -> int | None:
+def unscored_step(folder: Folder, step: int | str | None) -> int | None:
     """The number of a run's checkpoint if it is not the one that has the run's scores; None if it is.
 
     That is the best one, unless `result.json` names another.
     """
-    with checkpoints_of(folder) as checkpoints:
+    with open_checkpoints(folder) as checkpoints:
         workdir = Workdir(folder)
         chosen, scored = choose_step(checkpoints, workdir, step), workdir.scored_step()
         return None if chosen == (checkpoints.best if scored is None else scored) else chosen
 
 
-def checkpoints_of(folder: Folder) -> contextlib.closing["Checkpoints"]:
+def open_checkpoints(folder: Folder) -> contextlib.closing["Checkpoints"]:
     """A run's checkpoints, to read from. Orbax takes a quarter of a second to import; other models do without."""
     from simcse_jax.runs.checkpoints import Checkpoints
 
@@ -131,15 +136,15 @@ def checkpoints_of(folder: Folder) -> contextlib.closing["Checkpoints"]:
 
 def choose_step(checkpoints: "Checkpoints", workdir: Workdir, step: int | str | None) -> int:
     """The step of the checkpoint to load; the arguments are those of `load_workdir`."""
-    found, best = checkpoints.steps, checkpoints.best
+    steps, best = checkpoints.steps, checkpoints.best
     if best is None:
         raise UserError(f"{workdir}: no checkpoint has been saved yet")
     if step is None:
         kept = workdir.scored_step()  # the start, if the best one is no better
-        return kept if kept in found else best
-    chosen = found[-1] if step == LAST else step
-    if chosen not in found:
-        listed = ", ".join(f"{each} (the best one)" if each == best else str(each) for each in found)
+        return kept if kept in steps else best
+    chosen = steps[-1] if step == LAST else step
+    if chosen not in steps:
+        listed = ", ".join(f"{number} (the best one)" if number == best else str(number) for number in steps)
         raise UserError(f"{workdir}: has no checkpoint of step {step}; it has {listed}")
     return int(chosen)
 

@@ -16,10 +16,10 @@ from simcse_jax.huggingface.public_names import is_from_hub, public_value
 from simcse_jax.huggingface.resolve import resolve
 from simcse_jax.models import parameters
 from simcse_jax.models.lora import lora_of
-from simcse_jax.objectives.registry import comes_from_outside
-from simcse_jax.runs.loading import checkpoints_of, choose_step, trained_config
+from simcse_jax.objectives.registry import has_user_objective
+from simcse_jax.runs.loading import choose_step, open_checkpoints, trained_config
 from simcse_jax.runs.run_files import KEPT, MODULES
-from simcse_jax.runs.state import FINGERPRINT, model_spec, split_shapes, with_parts
+from simcse_jax.runs.state import FINGERPRINT, add_parts, model_spec, split_shapes
 from simcse_jax.runs.workdir import Workdir
 
 CARD = """---
@@ -50,9 +50,9 @@ def check_adapter(run: dict[str, Any], where: str) -> None:
         "convolutions": bool(spec.convolutions),
         f"the first {spec.num_layers} layers of its base alone": spec.num_layers > 0,
     }
-    for what, holds in reasons.items():
+    for part, holds in reasons.items():
         if holds:
-            raise UserError(f"{where}: its model has {what}, which is not in an adapter; leave out --adapter")
+            raise UserError(f"{where}: its model has {part}, which is not in an adapter; leave out --adapter")
 
 
 def adapter_writer(folder: Folder, step: int | str | None = None) -> Callable[[Path], None]:
@@ -64,13 +64,15 @@ def adapter_writer(folder: Folder, step: int | str | None = None) -> Callable[[P
     run = workdir.read_run()
     check_adapter(run, str(folder))
     fields, spec = run["config"]["model"], model_spec(run["config"])
-    encoder = with_parts(trained_config(folder, run), spec)
-    with checkpoints_of(folder) as checkpoints:
+    encoder = add_parts(trained_config(folder, run), spec)
+    with open_checkpoints(folder) as checkpoints:
         chosen = choose_step(checkpoints, workdir, step)
-        others = comes_from_outside(run["config"]["objective"])
-        trained = checkpoints.restore_params(chosen, split_shapes(encoder, spec)[0], others=others)
-        own = parameters.sentence_encoder(trained, checkpoints.tower(chosen))
-    for name, value in own.items():
+        with_own_objective = has_user_objective(run["config"]["objective"])
+        trained = checkpoints.restore_params(
+            chosen, split_shapes(encoder, spec)[0], with_own_objective=with_own_objective
+        )
+        encoder_params = parameters.sentence_encoder(trained, checkpoints.tower(chosen))
+    for name, value in encoder_params.items():
         if not np.isfinite(np.asarray(value)).all():
             raise UserError(f"{folder}: {name} of the checkpoint of step {chosen} is not finite; it is not exported")
     if any(name.startswith(parameters.LANGUAGE_MODEL) for name in trained):
@@ -90,7 +92,9 @@ def adapter_writer(folder: Folder, step: int | str | None = None) -> Callable[[P
     )
 
     def write(target: Path) -> None:
-        write_adapter(own, encoder, target, base=base, revision=revision, sha=sha, dropout=fields["lora"]["dropout"])
+        write_adapter(
+            encoder_params, encoder, target, base=base, revision=revision, sha=sha, dropout=fields["lora"]["dropout"]
+        )
         (target / "README.md").write_text(card, encoding="utf-8")
 
     return write

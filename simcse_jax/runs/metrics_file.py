@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from simcse_jax.errors import UserError, why
+from simcse_jax.errors import UserError, system_message
 from simcse_jax.host.storage import Folder, parse_json, write_atomically
 from simcse_jax.runs.run_files import BEST_STEP, check_line
 
@@ -64,7 +64,7 @@ class Metrics:
         """Adds a line."""
         self.lines.append({"step": step, **values})
         for reporter in self._reporters:
-            reporter.write(step, grouped(values))
+            reporter.write(step, add_groups(values))
         if time.monotonic() > self._written + WRITE_SECONDS:
             with contextlib.suppress(UserError):  # all processes report it before the next checkpoint
                 self.flush()
@@ -80,13 +80,13 @@ class Metrics:
         """Gives the contents of `result.json` to the reporters; empty where nothing is scored."""
         last = max((line["step"] for line in self.lines), default=0)
         for reporter in self._reporters:
-            reporter.finish(result.get(BEST_STEP, last), numbers_in(result, f"{RESULT}/"))
+            reporter.finish(result.get(BEST_STEP, last), flatten_numbers(result, f"{RESULT}/"))
 
     def close(self) -> None:
         """Writes the remaining lines."""
-        with contextlib.ExitStack() as each:
+        with contextlib.ExitStack() as stack:
             for reporter in self._reporters:
-                each.callback(reporter.close)
+                stack.callback(reporter.close)
             self.flush()
 
 
@@ -95,7 +95,7 @@ def _whole_lines(path: Folder) -> list[dict[str, Any]]:
     try:
         texts = path.read_text(encoding="utf-8").split("\n")[:-1]
     except OSError as error:
-        raise UserError(f"{path}: cannot be read: {why(error)}") from None
+        raise UserError(f"{path}: cannot be read: {system_message(error)}") from None
     except ValueError as error:
         raise UserError(f"{path}: not UTF-8: {error}") from None
     lines = []
@@ -109,17 +109,17 @@ def _whole_lines(path: Folder) -> list[dict[str, Any]]:
     return lines
 
 
-def grouped(values: Mapping[str, Any]) -> dict[str, float]:
+def add_groups(values: Mapping[str, Any]) -> dict[str, float]:
     """A line of `metrics.jsonl` as GROUP/NAME: what has no group there is in `train`."""
-    return {name if "/" in name else f"{TRAIN}/{name}": value for name, value in numbers_in(values).items()}
+    return {name if "/" in name else f"{TRAIN}/{name}": value for name, value in flatten_numbers(values).items()}
 
 
-def numbers_in(values: Mapping[str, Any], prefix: str = "") -> dict[str, float]:
+def flatten_numbers(values: Mapping[str, Any], prefix: str = "") -> dict[str, float]:
     """The numbers in nested groups, by the names of all groups and their own, with slashes in between."""
-    found: dict[str, float] = {}
+    numbers: dict[str, float] = {}
     for name, value in values.items():
         if isinstance(value, Mapping):
-            found |= numbers_in(value, f"{prefix}{name}/")
+            numbers |= flatten_numbers(value, f"{prefix}{name}/")
         elif isinstance(value, int | float):
-            found[prefix + name] = value
-    return found
+            numbers[prefix + name] = value
+    return numbers

@@ -70,7 +70,7 @@ def model_card(
     result: Mapping[str, Any] | None,
     name: str,
     revision: str | None = None,
-    given: Mapping[str, Any] = MappingProxyType({}),
+    user_fields: Mapping[str, Any] = MappingProxyType({}),
     step: int | None = None,
 ) -> str:
     """The whole file.
@@ -79,19 +79,23 @@ def model_card(
       run: the contents of `run.json`.
       name: the name to load it by: OWNER/NAME on the hub, or a folder's base name.
       revision: the hub's branch, None for the main one.
-      given: fields of the front matter that count more than what the run knows (`card_fields`).
+      user_fields: fields of the front matter that override what the run knows (`card_fields`).
       step: of the checkpoint; None for the best one, which is the one that the run scored.
     """
     assert model.pooler is not None  # runs have ours
     result = result if step is None else None
-    size = truncated_to(model)
-    own = (result or {}).get("truncated", {}).get(str(size)) if size else result
-    given = given if "license" in given else {**license_of(run["config"]["model"]["init_from"]), **given}
+    size = truncated_size(model)
+    scored = (result or {}).get("truncated", {}).get(str(size)) if size else result
+    user_fields = (
+        user_fields
+        if "license" in user_fields
+        else {**read_license(run["config"]["model"]["init_from"]), **user_fields}
+    )
     whose = f"The scores are those of all {model.config.sentence_size} numbers; this model gives the first {size}, "
-    whose += "whose scores stand below them." if task_scores(own) else "which were not scored."
+    whose += "whose scores stand below them." if task_scores(scored) else "which were not scored."
     changed = changed_fields(run).items()
     parts = [
-        f"---\n{front_matter(run, own, name, given).to_yaml().strip()}\n---",
+        f"---\n{front_matter(run, scored, name, user_fields).to_yaml().strip()}\n---",
         f"# {name.rpartition('/')[2]}",
         description(model, run) + (f" This is its checkpoint of step {step}." if step is not None else ""),
         "## Use it",
@@ -109,7 +113,7 @@ def model_card(
     return "\n\n".join(parts) + "\n"
 
 
-def truncated_to(model: Pretrained) -> int:
+def truncated_size(model: Pretrained) -> int:
     """The elements that the model's embeddings keep, if these are not all; else 0."""
     size = model.settings.truncate_dim or 0
     return size if size < model.config.sentence_size else 0
@@ -125,13 +129,13 @@ def description(model: Pretrained, run: Mapping[str, Any]) -> str:
         head = f" of convolutions of {', '.join(map(str, model.config.convolutions.widths))} tokens" + head
     text = (
         f"{model.config.num_layers} layers, pooler `{model.pooler}`{head}, at most {model.max_length} tokens. "
-        f"{'Trained' if _trains(run) else 'Made, without training,'} from `{base}`"
+        f"{'Trained' if _is_trained(run) else 'Made, without training,'} from `{base}`"
     )
     if not model.config.num_layers:  # word vectors
         text = f"The average of the vectors of its words, at most {model.max_length}. Made from `{base}`"
     size = model.settings.truncate_dim or model.config.sentence_size
     start = f"A sentence encoder: {size} numbers a sentence, to be compared by {COMPARED[model.settings.similarity]}."
-    if truncated_to(model):
+    if truncated_size(model):
         start += f" They are the first of {model.config.sentence_size}; `truncate_dim` takes more or fewer."
     text = f"{start} {text} with simcse_jax {run['versions']['simcse_jax']}."
     if sizes := run["config"]["matryoshka"]["dimensions"]:
@@ -139,7 +143,7 @@ def description(model: Pretrained, run: Mapping[str, Any]) -> str:
     return text
 
 
-def license_of(base: str) -> dict[str, str]:
+def read_license(base: str) -> dict[str, str]:
     """The licence in the card of a model, as fields of a front matter; empty where no card here has one.
 
     Only files of this machine are read: a folder's, a package's, or those that the hub's client has kept.
@@ -152,14 +156,14 @@ def license_of(base: str) -> dict[str, str]:
             card = resolve(base) / "README.md"
     elif (hub_name := split_name(base)) is not None:
         card = try_to_load_from_cache(hub_name[0], "README.md", revision=hub_name[1])
-    fields = fields_of(card)
-    known = {name: fields[name] for name in LICENSE_FIELDS if isinstance(fields.get(name), str)}
-    if not known.get("license_link", "https://").startswith("https://"):
-        del known["license_link"]  # a file of the base's repository, where no link from this card leads
-    return known if "license" in known else {}
+    fields = read_front_matter(card)
+    license_fields = {name: fields[name] for name in LICENSE_FIELDS if isinstance(fields.get(name), str)}
+    if not license_fields.get("license_link", "https://").startswith("https://"):
+        del license_fields["license_link"]  # a file of the base's repository, where no link from this card leads
+    return license_fields if "license" in license_fields else {}
 
 
-def fields_of(card: Any) -> dict[str, Any]:
+def read_front_matter(card: Any) -> dict[str, Any]:
     """The front matter of a model's card; empty if there is none that can be read."""
     from huggingface_hub import metadata_load
 
@@ -169,15 +173,15 @@ def fields_of(card: Any) -> dict[str, Any]:
         return {}
 
 
-def data_sets_of(run: Mapping[str, Any]) -> list[str]:
+def find_data_sets(run: Mapping[str, Any]) -> list[str]:
     """The hub's names of the training data; empty if one of its sources is not known to be there."""
     parts = sources("data.train", run["config"]["data"]["train"])
-    found = [_data_sets(part, run, alone=len(parts) == 1) for part in parts]
-    return sorted({name for names in found for name in names}) if all(found) else []
+    names_of_parts = [_data_sets(part, run, alone=len(parts) == 1) for part in parts]
+    return sorted({name for names in names_of_parts for name in names}) if all(names_of_parts) else []
 
 
 def _data_sets(source: str, run: Mapping[str, Any], alone: bool) -> list[str]:
-    """Those of `hf:NAME`, of the STS sets, or of a published file, by its name and size."""
+    """The data sets of `hf:NAME`, of the STS sets, or of a published file, by its name and size."""
     kind, _, name = source.partition(":")
     if kind == "hf":
         return [name.partition(":")[0]] if is_from_hub("data.train", source, run["hub"]) else []
@@ -185,17 +189,17 @@ def _data_sets(source: str, run: Mapping[str, Any], alone: bool) -> list[str]:
         tasks = [task for task in SIMILARITY_SETS if f":{task}:" in f":{name}:"]
         return [SIMILARITY_SETS[task] for task in tasks or SIMILARITY_SETS]
     rows = KNOWN_FILES.get(base_name(source), 0)
-    found = alone and rows and 0.999 * rows <= run["examples"] <= rows  # a few may be blank
-    return [KNOWN_FILES_FROM] if found else []
+    is_known = alone and rows and 0.999 * rows <= run["examples"] <= rows  # a few may be blank
+    return [KNOWN_FILES_FROM] if is_known else []
 
 
 def front_matter(
     run: Mapping[str, Any],
     result: Mapping[str, Any] | None,
     name: str,
-    given: Mapping[str, Any] = MappingProxyType({}),
+    user_fields: Mapping[str, Any] = MappingProxyType({}),
 ) -> "ModelCardData":
-    """The card's fields for the hub; those that are `given` count more than what the run knows."""
+    """The card's fields for the hub; `user_fields` override what the run knows."""
     from huggingface_hub import EvalResult, ModelCardData
 
     config = run["config"]
@@ -213,13 +217,13 @@ def front_matter(
         if task in HUB_DATA_SETS and is_test(run, task) and not config["eval"]["postprocess"]
     ]
     base = config["model"]["init_from"]
-    known = {"base_model": base.partition("@")[0]} if is_from_hub("model.init_from", base, run["hub"]) else {}
+    base_field = {"base_model": base.partition("@")[0]} if is_from_hub("model.init_from", base, run["hub"]) else {}
     return ModelCardData(
-        **{**known, **given},
+        **{**base_field, **user_fields},
         library_name="sentence-transformers",
         pipeline_tag="sentence-similarity",
         tags=TAGS,
-        datasets=data_sets_of(run) or None,
+        datasets=find_data_sets(run) or None,
         model_name=name.rpartition("/")[2] if results else None,
         eval_results=results or None,
     )
@@ -230,7 +234,7 @@ def snippets(name: str, revision: str | None, model: Pretrained) -> list[str]:
     only = ", batch_size=1" if model.config.convolutions else ""  # the library convolves padding too
     in_transformers = model.config.num_layers and not (model.config.convolutions or model.config.modules)
     arguments = json.dumps(name) + (f", revision={json.dumps(revision)}" if revision else "")
-    found = {
+    code = {
         "sentence-transformers": [
             "from sentence_transformers import SentenceTransformer",
             "",
@@ -238,7 +242,7 @@ def snippets(name: str, revision: str | None, model: Pretrained) -> list[str]:
             f"model = SentenceTransformer({arguments})",
             f"embeddings = model.encode(sentences{only})",
         ],
-        **({"transformers": _with_transformers(arguments, model)} if in_transformers else {}),
+        **({"transformers": _transformers_lines(arguments, model)} if in_transformers else {}),
         "simcse_jax": [
             "from simcse_jax import SimCSE",
             "",
@@ -247,10 +251,10 @@ def snippets(name: str, revision: str | None, model: Pretrained) -> list[str]:
             "embeddings = model.encode(sentences)",
         ],
     }
-    return ["\n".join([f"With {title}:", "", "```python", *lines, "```"]) for title, lines in found.items()]
+    return ["\n".join([f"With {title}:", "", "```python", *lines, "```"]) for title, lines in code.items()]
 
 
-def _with_transformers(arguments: str, model: Pretrained) -> list[str]:
+def _transformers_lines(arguments: str, model: Pretrained) -> list[str]:
     """Lines of code; `arguments` are the name and perhaps the revision."""
     assert model.pooler is not None
     pooler, max_length = model.pooler, model.max_length
@@ -284,13 +288,13 @@ def _with_transformers(arguments: str, model: Pretrained) -> list[str]:
         f"    {POOLING[pooler]}",
         *head,
         *(["    embeddings = torch.nn.functional.normalize(embeddings)"] if model.normalize else []),
-        *([f"    embeddings = embeddings[:, :{size}]"] if (size := truncated_to(model)) else []),
+        *([f"    embeddings = embeddings[:, :{size}]"] if (size := truncated_size(model)) else []),
     ]
 
 
 def training(run: Mapping[str, Any]) -> str:
     """Data, seed and device in sentences."""
-    if not _trains(run):
+    if not _is_trained(run):
         return "Nothing was trained: the weights are those that it started with."
     config, device = run["config"], run["device"]
     terms = {name: term["weight"] for name, term in config["objective"].items() if term["weight"]}
@@ -307,7 +311,7 @@ def training(run: Mapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def _trains(run: Mapping[str, Any]) -> bool:
+def _is_trained(run: Mapping[str, Any]) -> bool:
     train = run["config"]["train"]
     return bool(train["max_steps"] or train["epochs"])
 
@@ -315,22 +319,22 @@ def _trains(run: Mapping[str, Any]) -> bool:
 def changed_fields(run: Mapping[str, Any]) -> dict[str, str]:
     """The fields of a run's config that differ from the defaults and count for its result, fit to be published."""
     default = flatten(default_config())
-    given = flatten(run["config"])
+    flat = flatten(run["config"])
     return {
         field: public_value(field, value, run["hub"])
-        for field, value in given.items()
+        for field, value in flat.items()
         if not field.startswith(FREE) and plain(value) != plain(default.get(field))
     }
 
 
 def task_scores(result: Mapping[str, Any] | None) -> dict[str, Mapping[str, Any]]:
     """The scores of a `result.json` by task, without its other fields."""
-    found = {task: values for task, values in (result or {}).items() if isinstance(values, dict)}
-    return {task: values for task, values in found.items() if "spearman" in values and "pairs" in values}
+    by_task = {task: values for task, values in (result or {}).items() if isinstance(values, dict)}
+    return {task: values for task, values in by_task.items() if "spearman" in values and "pairs" in values}
 
 
 def is_test(run: Mapping[str, Any], task: str) -> bool:
-    """Whether a task's pairs are a published test set. Otherwise they are those that the checkpoint was chosen by."""
+    """Whether a task's pairs are a published test set; otherwise they are those that chose the checkpoint."""
     evaluation = run["config"]["eval"]
     return task in TASKS and task in evaluation["tasks"] and not _is_file(evaluation)
 
@@ -359,11 +363,11 @@ def choice(run: Mapping[str, Any]) -> str:
 
 def against_start(result: Mapping[str, Any] | None) -> list[str]:
     """A sentence about the model and its start, if they were compared."""
-    found = (result or {}).get(AGAINST_START)
-    if not found:
+    comparison = (result or {}).get(AGAINST_START)
+    if not comparison:
         return []
-    before, after, low, high = (found[name] for name in ("before", "after", "low", "high"))
-    measure = f"{found['measure']}: before"
+    before, after, low, high = (comparison[name] for name in ("before", "after", "low", "high"))
+    measure = f"{comparison['measure']}: before"
     text = f"{measure} training {before:.2f}, after it {after:.2f}: {after - before:+.2f}, with a 95% interval from "
     text += f"{low:+.2f} to {high:+.2f} (paired bootstrap)."
     if not (result or {}).get(BEST_STEP):
@@ -380,26 +384,26 @@ def scores(run: Mapping[str, Any], result: Mapping[str, Any] | None) -> str:
 def truncated(result: Mapping[str, Any] | None) -> str:
     """The table of similarity at smaller sizes; empty if there are no such scores."""
     by_size = (result or {}).get("truncated", {})
-    found = {size: task_scores(values) for size, values in by_size.items() if isinstance(values, dict)}
-    found = {size: values for size, values in found.items() if values}
-    if not found:
+    tables = {size: task_scores(values) for size, values in by_size.items() if isinstance(values, dict)}
+    tables = {size: values for size, values in tables.items() if values}
+    if not tables:
         return ""
-    tasks = list(next(iter(found.values())))
-    rows = [(size, *(f"{values[task]['spearman']:.2f}" for task in tasks)) for size, values in found.items()]
+    tasks = list(next(iter(tables.values())))
+    rows = [(size, *(f"{values[task]['spearman']:.2f}" for task in tasks)) for size, values in tables.items()]
     titles = ("elements", *(TITLES.get(task, task) for task in tasks))
     return "The same of the first elements of the embeddings alone:\n\n" + table(titles, rows)
 
 
 def retrieval(run: Mapping[str, Any], result: Mapping[str, Any] | None) -> str:
     """The table of retrieval and its protocol; empty if there are no such scores."""
-    found = result.get("retrieval") if result and "retrieval_average" in result else None
-    if not found:
+    by_task = result.get("retrieval") if result and "retrieval_average" in result else None
+    if not by_task:
         return ""
-    first, *others = found.values()
-    names = [name for name in first if name in MEASURES and all(name in values for values in others)]
+    first, *other_scores = by_task.values()
+    names = [name for name in first if name in MEASURES and all(name in values for values in other_scores)]
     rows = [
         (task, *(f"{values[name]:.2f}" for name in names), values["queries"], documents)
-        for task, values in found.items()
+        for task, values in by_task.items()
         for kept, whole in [(values["documents"], values.get("corpus", values["documents"]))]
         for documents in [f"{kept} of {whole}" if kept < whole else str(kept)]  # a sample, which is easier, or all
     ]
@@ -418,14 +422,19 @@ def retrieval(run: Mapping[str, Any], result: Mapping[str, Any] | None) -> str:
 
 def similarity(run: Mapping[str, Any], result: Mapping[str, Any] | None) -> str:
     """The table of similarity and its protocol; empty if there are no such scores."""
-    found = task_scores(result)
-    if not found:
+    scores_of_tasks = task_scores(result)
+    if not scores_of_tasks:
         return ""
     config = run["config"]
-    test = all(is_test(run, task) for task in found)
-    rows = [(TITLES.get(task, task), f"{values['spearman']:.2f}", values["pairs"]) for task, values in found.items()]
-    if len(found) == len(TASKS):
-        rows.append(("mean", f"{sum(values['spearman'] for values in found.values()) / len(found):.2f}", ""))
+    test = all(is_test(run, task) for task in scores_of_tasks)
+    rows = [
+        (TITLES.get(task, task), f"{values['spearman']:.2f}", values["pairs"])
+        for task, values in scores_of_tasks.items()
+    ]
+    if len(scores_of_tasks) == len(TASKS):
+        rows.append(
+            ("mean", f"{sum(values['spearman'] for values in scores_of_tasks.values()) / len(scores_of_tasks):.2f}", "")
+        )
     protocol = (
         "Spearman's rank correlation × 100 between cosine similarity and the human ratings, over all pairs of a task "
         'together ("all" of SimCSE, Appendix B), nothing trained on top. '

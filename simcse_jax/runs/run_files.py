@@ -20,7 +20,7 @@ FREE = (
     *("train.log_every", "train.report_to", "data.local_cache", "teacher.kept", "eval.extra"),
     *("analysis.", "checkpoint.", "parallel."),
 )
-KEPT = "kept"  # in `model`: what the trained model keeps of the one that it started from (`model.keep_settings`)
+KEPT = "kept"  # in `model`: the settings that the trained model keeps of its start model (`model.keep_settings`)
 KEPT_FIELDS = {"normalize", "default_prompt_name", "similarity", "truncate_dim"}
 MODULES = "modules"  # in `model`: what comes after its pooler and head (`model.keep_modules`)
 KINDS = {kind.__name__: kind for kind in (Dense, LayerNorm, Normalize)}
@@ -45,33 +45,33 @@ def check_run(run: dict[str, Any], where: str) -> dict[str, Any]:
         _check_field(name, value, where)
     for objective in _part(run["config"], "objective", where):
         if type(fields.get(f"objective.{objective}.weight")) not in NUMBER:
-            raise _damaged(where, f"config.objective.{objective} has no weight")
+            raise _damage_error(where, f"config.objective.{objective} has no weight")
     length = _part(run, "model", where).get("max_length")
     if type(length) is not int or length < 3:
-        raise _damaged(where, f"model.max_length is {length!r:.60}")
+        raise _damage_error(where, f"model.max_length is {length!r:.60}")
     _check_values(run["model"].get("prompts", {}), "model.prompts", (str,), where)
     kept = run["model"].get(KEPT, {})
     _check_values(kept, f"model.{KEPT}", (str, int, bool, type(None)), where)
     if not {*kept} <= KEPT_FIELDS:
-        raise _damaged(where, f"model.{KEPT} has {', '.join(sorted({*kept} - KEPT_FIELDS))}")
+        raise _damage_error(where, f"model.{KEPT} has {', '.join(sorted({*kept} - KEPT_FIELDS))}")
     try:
-        modules_of(run)
+        read_modules(run)
     except (KeyError, TypeError, ValueError):
-        raise _damaged(where, f"model.{MODULES} is {run['model'][MODULES]!r:.60}") from None
+        raise _damage_error(where, f"model.{MODULES} is {run['model'][MODULES]!r:.60}") from None
     _check_values(_part(run, "sha256", where), "sha256", (str,), where)
     _check_values(dict.fromkeys(("simcse_jax", "python")) | _part(run, "versions", where), "versions", (str,), where)
     _check_values(dict.fromkeys(("kind", "count")) | _part(run, "device", where), "device", (str, int), where)
     if not isinstance(run.get("hub"), list) or type(run.get("examples")) is not int:
-        raise _damaged(where, "hub is not a list, or examples not a whole number")
+        raise _damage_error(where, "hub is not a list, or examples not a whole number")
     return run
 
 
-def written_modules(modules: Iterable[Module]) -> list[dict[str, Any]]:
+def describe_modules(modules: Iterable[Module]) -> list[dict[str, Any]]:
     """A model's modules as `run.json` has them: the name of each and its fields."""
     return [{"kind": type(module).__name__} | dataclasses.asdict(module) for module in modules]
 
 
-def modules_of(run: Mapping[str, Any]) -> tuple[Module, ...]:
+def read_modules(run: Mapping[str, Any]) -> tuple[Module, ...]:
     """The modules of a run's model.
 
     Raises:
@@ -99,7 +99,7 @@ def check_result(result: dict[str, Any], where: str) -> dict[str, Any]:
             check = _check_task if "spearman" in value else GROUPS.get(name, _check_task)
             check(value, name, where)
         elif name in GROUPS or type(value) not in SINGLE.get(name, (*NUMBER, type(None))):
-            raise _damaged(where, f"{name} is {value!r:.60}")
+            raise _damage_error(where, f"{name} is {value!r:.60}")
     return result
 
 
@@ -149,17 +149,17 @@ GROUPS: dict[str, Callable[[dict[str, Any], str, str], None]] = {  # of scores i
 def check_line(line: dict[str, Any], where: str) -> dict[str, Any]:
     """A line of metrics, unchanged: its step, numbers or groups of numbers, and a list of singular values."""
     if type(line.get("step")) is not int or not 0 <= line["step"] < 1 << 53:
-        raise _damaged(where, "has no 'step'")
+        raise _damage_error(where, "has no 'step'")
     for name, value in line.items():
         if name == "analysis" or isinstance(value, dict):
             _check_values(value, name, NUMBER, where)
             if not all(-inf < number < inf for number in value.values()):
-                raise _damaged(where, f"{name} has numbers that are not finite")
+                raise _damage_error(where, f"{name} has numbers that are not finite")
         elif name == SINGULAR_VALUES:
-            if type(value) is not list or not all(type(one) in NUMBER and 0 <= one < inf for one in value):
-                raise _damaged(where, f"{name} is {value!r:.60}")
+            if type(value) is not list or not all(type(number) in NUMBER and 0 <= number < inf for number in value):
+                raise _damage_error(where, f"{name} is {value!r:.60}")
         elif type(value) not in NUMBER:
-            raise _damaged(where, f"{name} is {value!r:.60}")
+            raise _damage_error(where, f"{name} is {value!r:.60}")
     return line
 
 
@@ -170,12 +170,12 @@ def _check_field(name: str, value: Any, where: str) -> None:
     expected: type = list if isinstance(field.default, tuple) else type(field.default)
     fits = type(value) is expected or (expected is float and type(value) is int)
     if not fits or (expected is list and not all(isinstance(item, str) for item in value)):
-        raise _damaged(where, f"config.{name} is {value!r:.60}")
+        raise _damage_error(where, f"config.{name} is {value!r:.60}")
     for rule in field.rules:
         try:
             rule.check(name, value)
         except UserError as error:
-            raise _damaged(where, f"config.{error}") from None
+            raise _damage_error(where, f"config.{error}") from None
 
 
 def _is_from_outside(field: str) -> bool:
@@ -187,7 +187,7 @@ def _is_from_outside(field: str) -> bool:
 def _flat(section: Mapping[str, Any], prefix: str, where: str) -> Iterator[tuple[str, Any]]:
     for name, value in section.items():
         if "." in name or prefix.count(".") > DEPTH:
-            raise _damaged(where, f"config.{prefix}{name} is not the name of a field")
+            raise _damage_error(where, f"config.{prefix}{name} is not the name of a field")
         if isinstance(value, dict):
             yield from _flat(value, f"{prefix}{name}.", where)
         else:
@@ -197,17 +197,17 @@ def _flat(section: Mapping[str, Any], prefix: str, where: str) -> Iterator[tuple
 def _part(whole: Mapping[str, Any], name: str, where: str) -> dict[str, Any]:
     part = whole.get(name)
     if not isinstance(part, dict):
-        raise _damaged(where, f"has no object {name!r}")
+        raise _damage_error(where, f"has no object {name!r}")
     return part
 
 
 def _check_values(part: Any, name: str, kinds: tuple[type, ...], where: str) -> None:
     if not isinstance(part, dict):
-        raise _damaged(where, f"{name} is {part!r:.60}, not an object")
+        raise _damage_error(where, f"{name} is {part!r:.60}, not an object")
     for key, value in part.items():
         if type(value) not in kinds:
-            raise _damaged(where, f"{name}.{key} is {value!r:.60}")
+            raise _damage_error(where, f"{name}.{key} is {value!r:.60}")
 
 
-def _damaged(where: str, what: str) -> UserError:
-    return UserError(f"{where}: damaged: {what}")
+def _damage_error(where: str, problem: str) -> UserError:
+    return UserError(f"{where}: damaged: {problem}")

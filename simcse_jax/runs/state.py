@@ -33,7 +33,7 @@ from simcse_jax.models.parameters import Arrays, Params
 from simcse_jax.models.projector import Projector, fresh_projector
 from simcse_jax.models.sentence_encoder import build
 from simcse_jax.objectives.objective import Parameters, StatefulObjective
-from simcse_jax.objectives.registry import trained, with_loss
+from simcse_jax.objectives.registry import load_loss, trained_objectives
 from simcse_jax.objectives.rows import Kept
 
 FROZEN_FILE = "frozen.safetensors"  # in a run's folder `model/`
@@ -51,7 +51,7 @@ class LoraSpec(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class ModelSpec:
-    """What a run makes of the model that it starts from: the parts that it adds, and what of all of them trains."""
+    """The model that a run trains: the parts that it adds to its start model, and which parts train."""
 
     init_from: str = ""
     num_layers: int = 0
@@ -103,7 +103,7 @@ def model_spec(config: Mapping[str, Any]) -> ModelSpec:
         frozen_layers=freeze["layers"],
         projector=Projector(tuple(widths.split(",")), *norms) if widths else None,
         projected=tuple(projector["objectives"]),
-        objectives={name: dict(config["objective"][name]) for name in trained(config["objective"])},
+        objectives={name: dict(config["objective"][name]) for name in trained_objectives(config["objective"])},
         seed=config["seed"],
     )
 
@@ -123,24 +123,26 @@ HEAD_STREAM, SECOND_HEAD_STREAM, PROJECTOR_STREAM = 0x68656164, 0x68656165, 0x68
 CONVOLUTION_STREAM, LORA_STREAM, STATE_STREAM = 0x636F6E76, 0x6C6F7261, 0x73746174
 
 
-def with_parts(encoder: EncoderConfig, spec: ModelSpec) -> EncoderConfig:
+def add_parts(encoder: EncoderConfig, spec: ModelSpec) -> EncoderConfig:
     """The encoder with what a run adds to it, and with the part of it that trains."""
     encoder = dataclasses.replace(encoder, attention_kernels=spec.attention_kernels, convolutions=spec.convolutions)
-    return dataclasses.replace(encoder, partial=partial_of(spec, encoder))
+    return dataclasses.replace(encoder, partial=make_partial(spec, encoder))
 
 
 def split_shapes(encoder: EncoderConfig, spec: ModelSpec) -> tuple[Shapes, Shapes]:
     """The abstract float32 parameters of a run's checkpoints, by name, and those that are frozen."""
-    encoder = with_parts(encoder, spec)
+    encoder = add_parts(encoder, spec)
     _, first = build(encoder, with_head=spec.head.trained)
     shapes = dict(first)
     if spec.dual_encoder:
         shapes |= {parameters.SECOND + name: value for name, value in first.items()}
     if projector := spec.projector:
         shapes |= jax.eval_shape(lambda: _fresh_projector(projector, encoder, 0))
-    for objective in trained(spec.objectives).values():
-        if own := with_loss(objective).parameters:
-            shapes |= _shapes(own, encoder) | {own.copy_of_encoder + name: first[name] for name in _copied(own, first)}
+    for objective in trained_objectives(spec.objectives).values():
+        if declared := load_loss(objective).parameters:
+            shapes |= _shapes(declared, encoder) | {
+                declared.copy_of_encoder + name: first[name] for name in _copied_names(declared, first)
+            }
     return partial.split(shapes, encoder)
 
 
@@ -167,7 +169,7 @@ def initial_params(
     if model.config.modules:
         processes.say(f"{model.name}: its modules {describe(model.config.modules)} are trained further")
     if spec.lora:
-        encoder |= lora.fresh(with_parts(model.config, spec), _key(spec.seed, LORA_STREAM))
+        encoder |= lora.fresh(add_parts(model.config, spec), _key(spec.seed, LORA_STREAM))
         encoder |= adapter or {}
     params = {**encoder, **_head(spec, model, HEAD_STREAM)}
     if spec.dual_encoder:
@@ -177,35 +179,37 @@ def initial_params(
         processes.say(f"{model.name}: its own head is trained further")
     if spec.projector:
         params |= _fresh_projector(spec.projector, model.config, spec.seed)
-    for name, objective in trained(spec.objectives).items():
-        if own := with_loss(objective).parameters:
-            params |= _objective_params(name, own, model, spec.seed)
-            params |= {own.copy_of_encoder + part: encoder[part] for part in _copied(own, encoder)}
+    for name, objective in trained_objectives(spec.objectives).items():
+        if declared := load_loss(objective).parameters:
+            params |= _objective_params(name, declared, model, spec.seed)
+            params |= {declared.copy_of_encoder + part: encoder[part] for part in _copied_names(declared, encoder)}
     return params
 
 
 def initial_kept(spec: ModelSpec, encoder: EncoderConfig, trained_params: Mapping[str, AnyArray]) -> Kept:
-    """What the objectives of a run keep from step to step, as it is before the first one."""
+    """The initial state of a run's objectives (`StatefulObjective`)."""
     key = _key(spec.seed, STATE_STREAM)
-    found = {}
-    for name, objective in trained(spec.objectives).items():
-        if isinstance(objective := with_loss(objective), StatefulObjective):
+    kept = {}
+    for name, objective in trained_objectives(spec.objectives).items():
+        if isinstance(objective := load_loss(objective), StatefulObjective):
             fields = {field: spec.objectives[name][field] for field in objective.fields if field != "weight"}
-            found[name] = objective.initial_state(encoder, trained_params, key, **fields)
-    return found
+            kept[name] = objective.initial_state(encoder, trained_params, key, **fields)
+    return kept
 
 
 def _convolutions(spec: ModelSpec, model: Pretrained) -> Arrays:
     """The model's own convolutions if they have the same sizes, otherwise fresh ones; nothing if it trains none."""
     if spec.convolutions is None:
         return {}
-    own = {name: value for name, value in model.params.items() if name.startswith(convolutions.PREFIX)}
+    from_model = {name: value for name, value in model.params.items() if name.startswith(convolutions.PREFIX)}
     encoder = dataclasses.replace(model.config, convolutions=spec.convolutions)
     fresh = convolutions.fresh(encoder, _key(spec.seed, CONVOLUTION_STREAM))
-    if {name: value.shape for name, value in own.items()} == {name: value.shape for name, value in fresh.items()}:
+    if {name: value.shape for name, value in from_model.items()} == {
+        name: value.shape for name, value in fresh.items()
+    }:
         processes.say(f"{model.name}: its own convolutions are trained further")
-        return own
-    if own:
+        return from_model
+    if from_model:
         processes.say(f"{model.name}: its own convolutions have other sizes; fresh ones are trained")
     return fresh
 
@@ -221,15 +225,15 @@ def _head(spec: ModelSpec, model: Pretrained, stream: int) -> Arrays:
     return {f"{PREFIX}kernel": kernel, f"{PREFIX}bias": jnp.zeros(size, jnp.float32)}
 
 
-def _objective_params(name: str, own: Parameters, model: Pretrained, seed: int) -> Arrays:
+def _objective_params(name: str, declared: Parameters, model: Pretrained, seed: int) -> Arrays:
     """An objective's own parameters: the model's if it has them, otherwise fresh ones."""
-    names = _shapes(own, model.config).keys()
+    names = _shapes(declared, model.config).keys()
     loaded = {parameters.LANGUAGE_MODEL + part: value for part, value in (model.language_model or {}).items()}
     if names <= loaded.keys():
         return {part: loaded[part] for part in names}
-    if own.pretrained:
-        processes.say(f"{model.name}: has no {own.pretrained}; objective.{name} starts with a fresh one")
-    return own.fresh(model.config, _key(seed, own.stream))
+    if declared.pretrained:
+        processes.say(f"{model.name}: has no {declared.pretrained}; objective.{name} starts with a fresh one")
+    return declared.fresh(model.config, _key(seed, declared.stream))
 
 
 def _fresh_projector(projector: Projector, encoder: EncoderConfig, seed: int) -> Params:
@@ -237,21 +241,21 @@ def _fresh_projector(projector: Projector, encoder: EncoderConfig, seed: int) ->
     return {parameters.PROJECTOR + name: value for name, value in params.items()}
 
 
-def _copied(own: Parameters, encoder: Iterable[str]) -> list[str]:
+def _copied_names(declared: Parameters, encoder: Iterable[str]) -> list[str]:
     """The encoder's parameters that an objective has a copy of: all without convolutions, LoRA and head, or none."""
-    copied = [name for name in encoder if own.copy_of_encoder and name.startswith("encoder.")]
+    copied = [name for name in encoder if declared.copy_of_encoder and name.startswith("encoder.")]
     return [name for name in copied if f".{lora.NAME}." not in name]
 
 
-def _shapes(own: Parameters, encoder: EncoderConfig) -> Shapes:
-    return jax.eval_shape(lambda: own.fresh(encoder, _key(0, own.stream)))
+def _shapes(declared: Parameters, encoder: EncoderConfig) -> Shapes:
+    return jax.eval_shape(lambda: declared.fresh(encoder, _key(0, declared.stream)))
 
 
 def _key(seed: int, stream: int) -> Key[Array, ""]:
     return jax.random.fold_in(jax.random.key(seed, impl="threefry2x32"), stream)
 
 
-def partial_of(spec: ModelSpec, encoder: EncoderConfig) -> Partial | None:
+def make_partial(spec: ModelSpec, encoder: EncoderConfig) -> Partial | None:
     """The part of an encoder that a run trains; None: all of it.
 
     Raises:
@@ -295,15 +299,15 @@ def _check_layers(count: int, encoder: EncoderConfig, name: str) -> None:
 
 def frozen_params(spec: ModelSpec, pretrained: Pretrained) -> dict[str, np.ndarray]:
     """The parameters of a pretrained model that a run freezes, by our names; none if it trains all."""
-    encoder = dataclasses.replace(pretrained.config, partial=partial_of(spec, pretrained.config))
+    encoder = dataclasses.replace(pretrained.config, partial=make_partial(spec, pretrained.config))
     return {name: np.asarray(value) for name, value in pretrained.params.items() if partial.is_frozen(name, encoder)}
 
 
-def own_adapter(spec: ModelSpec, pretrained: Pretrained) -> dict[str, np.ndarray] | None:
+def starting_adapter(spec: ModelSpec, pretrained: Pretrained) -> dict[str, np.ndarray] | None:
     """LoRA's parameters of the folder `model.lora.init_from`, by our names; None if a run starts with fresh ones."""
     if not (spec.lora and spec.lora.init_from):
         return None
-    encoder = dataclasses.replace(pretrained.config, partial=partial_of(spec, pretrained.config))
+    encoder = dataclasses.replace(pretrained.config, partial=make_partial(spec, pretrained.config))
     return read_adapter(spec.lora.init_from, encoder, pretrained)
 
 
@@ -321,8 +325,10 @@ def read_frozen(folder: Path, run: Mapping[str, Any], shapes: Mapping[str, Any])
     path, mend = folder / FROZEN_FILE, "copy it from a backup, or run the training's command again, which writes it"
     if not path.is_file():
         raise UserError(f"{path}: is missing; {mend}")
-    found = {name: np.array(value) for name, value in read_safetensors(path).items()}
-    same = {name: value.shape for name, value in found.items()} == {name: each.shape for name, each in shapes.items()}
-    if not same or base_fingerprint(found) != run["sha256"].get(FINGERPRINT):
+    frozen = {name: np.array(value) for name, value in read_safetensors(path).items()}
+    same = {name: value.shape for name, value in frozen.items()} == {
+        name: shape.shape for name, shape in shapes.items()
+    }
+    if not same or base_fingerprint(frozen) != run["sha256"].get(FINGERPRINT):
         raise UserError(f"{path}: damaged: not the parameters that the run froze; remove it and {mend}")
-    return found
+    return frozen

@@ -26,7 +26,7 @@ from typing import Any
 import jax
 
 from simcse_jax.config.fields import flatten
-from simcse_jax.errors import UserError, option, why
+from simcse_jax.errors import UserError, option, system_message
 from simcse_jax.host.storage import Folder, is_of_macos, read_json, remove, write_atomically
 from simcse_jax.host.version import __version__
 from simcse_jax.huggingface.load import Pretrained
@@ -44,7 +44,7 @@ from simcse_jax.runs.run_files import (
     MODULES,
     check_result,
     check_run,
-    written_modules,
+    describe_modules,
 )
 from simcse_jax.runs.state import FINGERPRINT, FROZEN_FILE, ModelSpec, write_frozen
 
@@ -157,15 +157,19 @@ class Workdir:
                     write_atomically(ours / file.name, file.read_bytes())
         except OSError as error:
             # A copy's second name is where it was to go.
-            raise UserError(f"{error.filename2 or error.filename or self}: cannot be written: {why(error)}") from None
+            raise UserError(
+                f"{error.filename2 or error.filename or self}: cannot be written: {system_message(error)}"
+            ) from None
         devices = jax.devices()
-        modules = {MODULES: written_modules(model.config.modules)} if model.config.modules else {}
+        modules = {MODULES: describe_modules(model.config.modules)} if model.config.modules else {}
         run = {
             "config": recorded,
             "hub": from_hub(flatten(recorded)),
             "examples": examples,
             "sha256": dict(fingerprints) | ({FINGERPRINT: base_fingerprint(frozen)} if frozen else {}),
-            "model": {"max_length": model.max_length} | settings_of(spec.keep_settings, model, prompts or {}) | modules,
+            "model": {"max_length": model.max_length}
+            | model_settings(spec.keep_settings, model, prompts or {})
+            | modules,
             "versions": {"python": platform.python_version(), **versions()},
             "device": {"kind": devices[0].device_kind, "platform": devices[0].platform, "count": len(devices)},
         }
@@ -214,18 +218,21 @@ class Workdir:
         write_atomically(self.path / "result.json", json.dumps(result, indent=2) + "\n")
 
 
-def settings_of(keep: bool, model: Pretrained, prompts: Mapping[str, str]) -> dict[str, Any]:
-    """What `run.json` has of the trained model's settings: its prompts, and with `model.keep_settings` the others.
+def model_settings(keep: bool, model: Pretrained, prompts: Mapping[str, str]) -> dict[str, Any]:
+    """The trained model's settings for `run.json`: its prompts, and with `model.keep_settings` the others.
 
     `prompts`: of queries and documents, that sentences are trained with.
     """
     if not keep:
         return {"prompts": dict(prompts)} if prompts else {}
     stated = {"normalize": model.normalize} | model.settings._asdict()
-    kept, own = {name: value for name, value in stated.items() if name in KEPT_FIELDS}, model.settings.prompts
-    usual = own.get(model.settings.default_prompt_name or "")
+    kept, prompts_of_model = (
+        {name: value for name, value in stated.items() if name in KEPT_FIELDS},
+        model.settings.prompts,
+    )
+    usual = prompts_of_model.get(model.settings.default_prompt_name or "")
     trained = {} if {*prompts.values()} == {usual} else prompts  # all texts have the one that `encode` puts before them
-    return {"prompts": {**own, **trained}, KEPT: kept}
+    return {"prompts": {**prompts_of_model, **trained}, KEPT: kept}
 
 
 def _is_unfinished(folder: Folder) -> bool:
@@ -239,8 +246,8 @@ def _is_unfinished(folder: Folder) -> bool:
 
 def versions() -> dict[str, str]:
     """Our version and those of the packages that a result can depend on."""
-    found = {"simcse_jax": __version__}
+    versions = {"simcse_jax": __version__}
     for name in PACKAGES:
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
-            found[name] = importlib.metadata.version(name)
-    return found
+            versions[name] = importlib.metadata.version(name)
+    return versions

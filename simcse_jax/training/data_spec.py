@@ -1,4 +1,4 @@
-"""What a run asks of its training data."""
+"""The training data of a run, and how it reads them."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -66,12 +66,14 @@ class DataSpec:
     @property
     def lengths(self) -> Lengths:
         """The most tokens of anchors and of other sentences."""
-        return Lengths(*(own or self.max_length for own in self.own_lengths))
+        return Lengths(*(length or self.max_length for length in self.own_lengths))
 
     @property
     def longest(self) -> tuple[str, int]:
         """The field that says how many tokens a sentence has at most, and their number."""
-        fields = {f"data.lengths.{role}": own for role, own in zip(ROLES, self.own_lengths, strict=True) if own}
+        fields = {
+            f"data.lengths.{role}": length for role, length in zip(ROLES, self.own_lengths, strict=True) if length
+        }
         if len(fields) < len(ROLES):
             fields["data.max_length"] = self.max_length
         name = max(fields, key=fields.__getitem__)
@@ -85,6 +87,6 @@ class DataSpec:
         return (anchor, *[positive] * (columns - 1))
 
     def leaves_equal_out(self, columns: int) -> bool:
-        """Whether equal texts are no negatives, in data with so many columns of sentences."""
+        """Whether equal texts are left out of the negatives, in data with this many columns of sentences."""
         wanted = self.equal_texts == LEFT_OUT or (not self.equal_texts and columns > 1)
         return wanted and self.contrasts

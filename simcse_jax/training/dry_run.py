@@ -1,4 +1,4 @@
-"""What a run would take: `--dry-run` reads what a run reads, makes its first steps, and writes nothing."""
+"""`--dry-run`: the time and memory of a run. Reads its inputs and makes its first steps, but writes nothing."""
 
 import os
 import time
@@ -15,11 +15,11 @@ from simcse_jax.training.programs import Updates
 from simcse_jax.training.run import read
 from simcse_jax.training.setup import make_setup
 
-STEPS = 4  # that are made; the first one of a program is not timed
+STEPS = 4  # to make; the first step of each program is not timed
 
 
 def dry_run(config: Section, workdir: str = "") -> None:
-    """Checks a run as its beginning does, and prints its steps, and the memory and the seconds that they take.
+    """Checks a run as its start does, and prints its number of steps, their memory and their time.
 
     Args:
       config: of the run, after its checks.
@@ -31,7 +31,7 @@ def dry_run(config: Section, workdir: str = "") -> None:
     check_installed(config.train.report_to)
     processes.initialize(config.parallel.processes, config.parallel.process_id, config.parallel.coordinator)
     folder = Workdir(as_path(workdir)) if workdir else None
-    with processes.together():
+    with processes.exit_together():
         inputs = read(config, folder)
     steps = inputs.total_steps
     processes.say(describe(inputs, config.train.batch_size, config.eval.every))
@@ -49,30 +49,32 @@ def dry_run(config: Section, workdir: str = "") -> None:
         jax.block_until_ready(metrics)
         if not compiled:
             taken.append(time.perf_counter() - started)
-    processes.say(f"memory: {updates.memory / 2**30:.2f} of {available() / 2**30:.0f} GiB on each device")
+    processes.say(f"memory: {updates.memory / 2**30:.2f} of {device_memory() / 2**30:.0f} GiB on each device")
     if taken:
-        each = min(taken)
-        processes.say(f"a step takes {each:.3g} s, all of them {for_people(each * steps)}, evaluations not counted")
+        fastest = min(taken)
+        processes.say(
+            f"a step takes {fastest:.3g} s, all of them {format_duration(fastest * steps)}, evaluations not counted"
+        )
     processes.say("nothing was written")
 
 
-def describe(inputs: Inputs, batch_size: int, every: int) -> str:
-    """The run's steps in a line; it is scored after `every` so many."""
+def describe(inputs: Inputs, batch_size: int, score_every: int) -> str:
+    """The run's steps in one line; `score_every` is the number of steps between evaluations."""
     if not inputs.total_steps:
         return "nothing is trained: config.train.epochs and max_steps are 0"
     epochs = inputs.total_steps * batch_size / inputs.num_examples
     text = f"{inputs.total_steps:,} steps of {batch_size} examples, {epochs:.3g} epochs"
-    scored = f", scored every {every:,} steps" if inputs.evaluation and every else ""
+    scored = f", scored every {score_every:,} steps" if inputs.evaluation and score_every else ""
     return text + scored + f", on {len(inputs.devices)} device{'s'[: len(inputs.devices) - 1]}"
 
 
-def available() -> int:
+def device_memory() -> int:
     """The bytes of a device's memory; of a processor, those of the machine."""
     stats = jax.local_devices()[0].memory_stats() or {}
     return stats.get("bytes_limit") or os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
-def for_people(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     """A duration: 40 s, 12 min, 3.5 h."""
     if seconds < 100:
         return f"{seconds:.0f} s"

@@ -26,7 +26,7 @@ Final = sts.Similarity | transfer.Transfer | retrieval.Retrieval | Extra
 
 @dataclasses.dataclass(frozen=True)
 class EvaluationSpec:
-    """What scores a run; see the fields of `config.eval`."""
+    """How a run is scored; see the fields of `config.eval`."""
 
     data: str
     development: str
@@ -63,11 +63,11 @@ class Evaluation(NamedTuple):
     @property
     def tasks(self) -> list[tuple[str, Any]]:
         """All tasks, by name."""
-        return [item for each in (self.development, *self.at_end) for item in each.tasks.items()]
+        return [item for evaluator in (self.development, *self.at_end) for item in evaluator.tasks.items()]
 
     @property
     def at_end(self) -> list[Final]:
-        """All that score the best checkpoint at the end."""
+        """The evaluators that score the best checkpoint at the end."""
         return [*self.final, *self.extra.values()]
 
     @property
@@ -94,24 +94,27 @@ class Evaluation(NamedTuple):
     def with_prompts(self, prompts: Mapping[str, str]) -> "Evaluation":
         """The same, with retrieval by a model that is trained with prompts of queries and documents."""
 
-        def prompted(of: retrieval.Retrieval) -> retrieval.Retrieval:
+        def add_prompts(of: retrieval.Retrieval) -> retrieval.Retrieval:
             return dataclasses.replace(of, prompts=prompts)
 
-        final = [prompted(each) if isinstance(each, retrieval.Retrieval) else each for each in self.final]
+        final = [
+            add_prompts(evaluator) if isinstance(evaluator, retrieval.Retrieval) else evaluator
+            for evaluator in self.final
+        ]
         chooses = self.development
         if isinstance(chooses, retrieval.Ranking):
-            chooses = dataclasses.replace(chooses, retrieval=prompted(chooses.retrieval))
+            chooses = dataclasses.replace(chooses, retrieval=add_prompts(chooses.retrieval))
         return self._replace(development=chooses, final=final)
 
-    def missing_in(self, result: Mapping[str, Any]) -> "Evaluation":
-        """What is to be scored: those of `eval.extra` that a result lacks; all if it lacks none of them, or a task.
+    def restrict_to_missing(self, result: Mapping[str, Any]) -> "Evaluation":
+        """The evaluators to run: only the `eval.extra` that a result lacks, or all if it lacks a task or nothing.
 
         Args:
           result: of the same model; {} if it has none yet.
         """
         scored = {*result, *result.get("transfer", {}), *result.get("retrieval", {})}
-        tasks = {name for each in self.final for name in _names(each)}
-        more = {name: each for name, each in self.extra.items() if not scored >= set(EXTRA[name])}
+        tasks = {name for evaluator in self.final for name in _names(evaluator)}
+        more = {name: task_set for name, task_set in self.extra.items() if not scored >= set(EXTRA[name])}
         return self._replace(final=[], extra=more) if tasks <= scored and more else self
 
     def final_scores(self, embed: Encode, seed: int) -> dict[str, Any]:
@@ -135,13 +138,13 @@ class Evaluation(NamedTuple):
                 yield f"transfer{after} (accuracy, protocol {evaluator.transfer_protocol}):\n{evaluator.table(numbers)}"
             elif isinstance(evaluator, retrieval.Retrieval):
                 yield f"retrieval: {evaluator.protocol}\n{evaluator.table(numbers)}"
-        extra = [name for each in self.extra for name in EXTRA[each]]
+        extra = [name for kind_of_extra in self.extra for name in EXTRA[kind_of_extra]]
         if extra:
             yield f"also{after}:\n{sts.aligned([extra, [f'{numbers[name]:.4g}' for name in extra]])}"
 
 
 def _names(evaluator: Final) -> Iterable[str]:
-    """Of what it scores, in a result."""
+    """The names of an evaluator's scores in a result."""
     return (evaluator.name,) if isinstance(evaluator, sts.Correlation) else evaluator.tasks
 
 
@@ -153,21 +156,23 @@ def read_evaluation(spec: EvaluationSpec, devices: Sequence[jax.Device] | None =
     Raises:
       UserError: naming the field, for anything that is wrong with the data.
     """
-    found = None
+    evaluation = None
     if spec.data:
         fit_on = read_postprocess(spec)
         try:
-            found = _read_folder_or_file(spec, fit_on)
+            evaluation = _read_folder_or_file(spec, fit_on)
         except UserError as error:
             raise UserError(f"config.eval.data: {error} (set it to nothing to train without evaluation)") from None
     elif unused := {name: value for name in ("transfer", "extra", "postprocess") if (value := getattr(spec, name))}:
         name, value = next(iter(unused.items()))
         raise UserError(f"config.eval.{name}={value}: eval.data is empty, so nothing is scored")
-    return _with_retrieval(spec, devices, found) if spec.retrieval.data else found
+    return _add_retrieval(spec, devices, evaluation) if spec.retrieval.data else evaluation
 
 
-def _with_retrieval(spec: EvaluationSpec, devices: Sequence[jax.Device] | None, found: Evaluation | None) -> Evaluation:
-    """The evaluation with retrieval: its scores at the end, and its choice."""
+def _add_retrieval(
+    spec: EvaluationSpec, devices: Sequence[jax.Device] | None, evaluation: Evaluation | None
+) -> Evaluation:
+    """Adds retrieval to an evaluation: scores at the end and, if asked for, the choice of the checkpoint."""
     fields = spec.retrieval
 
     def read(split: str, measures: Sequence[str]) -> retrieval.Retrieval:
@@ -181,9 +186,9 @@ def _with_retrieval(spec: EvaluationSpec, devices: Sequence[jax.Device] | None, 
     if spec.development == RETRIEVAL:
         first = fields.measures[0]
         chooses = retrieval.Ranking(f"eval/{RETRIEVAL}_{first}", read(fields.development, [first]))
-        found = (found or Evaluation(chooses, [], True, None))._replace(development=chooses, has_tests=True)
-    assert found is not None  # the fields are checked together
-    return found._replace(final=[*found.final, final])
+        evaluation = (evaluation or Evaluation(chooses, [], True, None))._replace(development=chooses, has_tests=True)
+    assert evaluation is not None  # the fields are checked together
+    return evaluation._replace(final=[*evaluation.final, final])
 
 
 def _read_folder_or_file(spec: EvaluationSpec, fit_on: postprocess.Postprocess | None) -> Evaluation:
@@ -198,8 +203,8 @@ def _read_folder_or_file(spec: EvaluationSpec, fit_on: postprocess.Postprocess |
         chooses = sts.Correlation(f"eval/{name}", {name: choosing})
         return Evaluation(chooses, [sts.Similarity({name: test})], spec.halved, fit_on, extra)
     chosen_by = f"{spec.development}_dev"
-    own = [DEVELOPMENT_SETS[chosen_by]] if chosen_by in DEVELOPMENT_SETS else []  # otherwise retrieval chooses
-    development = sts.read(data, own, "dev")[0] if own else {}
+    names = [DEVELOPMENT_SETS[chosen_by]] if chosen_by in DEVELOPMENT_SETS else []  # otherwise retrieval chooses
+    development = sts.read(data, names, "dev")[0] if names else {}
     tests, missing = sts.read(data, spec.tasks) if spec.tasks else ({}, [])
     final: list[Final] = [sts.Similarity(tests or development, missing)] if tests or development else []
     if fit_on and tests:
@@ -223,14 +228,14 @@ def read_extra(data: str, names: Sequence[str]) -> dict[str, Extra]:
     Raises:
       UserError: when there are no such data, or they are damaged.
     """
-    found: dict[str, Extra] = {}
+    extra: dict[str, Extra] = {}
     for name in (name for name in DEVELOPMENT_SETS if name in names):
         if local_path(data).is_file():
             raise UserError(f"{data} is a file, but eval.extra={name} needs SentEval's data/downstream")
-        found[name] = sts.Correlation(name, sts.read(data, [DEVELOPMENT_SETS[name]], "dev")[0])
+        extra[name] = sts.Correlation(name, sts.read(data, [DEVELOPMENT_SETS[name]], "dev")[0])
     if "geometry" in names:
-        found["geometry"] = geometry.Plane({"alignment and uniformity": geometry.read(data, "all")})
-    return found
+        extra["geometry"] = geometry.Plane({"alignment and uniformity": geometry.read(data, "all")})
+    return extra
 
 
 def read_postprocess(spec: EvaluationSpec) -> postprocess.Postprocess | None:
@@ -248,15 +253,15 @@ def read_postprocess(spec: EvaluationSpec) -> postprocess.Postprocess | None:
 
 
 def check_sizes(sizes: Sequence[int], whole: int, evaluation: Evaluation | None) -> tuple[int, ...]:
-    """The sizes below the whole embedding's at which objectives see it; says so if they never see the whole of it.
+    """The truncated sizes that are to be scored; prints a note if no objective sees the whole embedding.
 
     Args:
       sizes: those of `matryoshka.dimensions`, the largest first.
-      whole: the embedding's.
+      whole: the size of the embedding.
       evaluation: of the run.
 
     Raises:
-      UserError: for one above it, or too small for a post-processing.
+      UserError: for a size above `whole`, or too small for a post-processing.
     """
     if sizes and sizes[0] > whole:
         raise UserError(f"config.matryoshka.dimensions: {sizes[0]} is more than the embedding's {whole} elements")
@@ -280,9 +285,9 @@ def read_analysis(spec: AnalysisSpec, scored: EvaluationSpec, evaluation: Evalua
     """The sentences on which the last layer is measured during training.
 
     Args:
-      spec: of them.
-      scored: the run's, whose data they are by default.
-      evaluation: what was read by it.
+      spec: which sentences to read.
+      scored: the run's evaluation, whose data are the default.
+      evaluation: the evaluators that were read for it.
 
     Raises:
       UserError: naming the file, or that there are too few sentences.
@@ -292,13 +297,13 @@ def read_analysis(spec: AnalysisSpec, scored: EvaluationSpec, evaluation: Evalua
     is_read = (spec.split, scored.development) == ("dev", "stsb")
     try:
         if spec.data or development is None or (local_path(name).is_dir() and not is_read):
-            found, _, pairs = read_data(name, split=spec.split)
+            sentences, _, pairs = read_data(name, split=spec.split)
         else:
-            found, pairs = development.first_as_read, development
+            sentences, pairs = development.first_as_read, development
     except UserError as error:
         raise UserError(f"config.analysis.data: {error}") from None
-    found = [sentence for sentence in found if sentence.strip()]
-    distinct = list(dict.fromkeys(found))
+    sentences = [sentence for sentence in sentences if sentence.strip()]
+    distinct = list(dict.fromkeys(sentences))
     if len(distinct) < FEWEST_ANALYSED:
         where = f"analysis.data={spec.data}" if spec.data else f"eval.data={scored.data}"
         raise UserError(
@@ -310,4 +315,4 @@ def read_analysis(spec: AnalysisSpec, scored: EvaluationSpec, evaluation: Evalua
     rated = last_layer.positives(pairs, count // 2) if pairs else []
     if pairs and not rated:
         processes.say(f"{name}: no pair is rated above 4 of 5, so no alignment is measured")
-    return last_layer.Sample(evenly(distinct if spec.repeated_sentences == "drop" else found, count), rated)
+    return last_layer.Sample(evenly(distinct if spec.repeated_sentences == "drop" else sentences, count), rated)

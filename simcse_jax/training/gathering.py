@@ -1,6 +1,7 @@
 """The parameters of a step, from the parts that the devices keep (`devices.parts`).
 
-All become whole at its beginning; or, by layer, those of a layer when it computes, and words when they are looked up.
+All are gathered at the start of the step; or, by layer, each layer's when it computes, and word embeddings at their
+lookup.
 """
 
 import dataclasses
@@ -15,8 +16,16 @@ from jax.sharding import PartitionSpec as P
 from jaxtyping import Array, Float, Int
 
 from simcse_jax.devices import mesh as meshes
-from simcse_jax.devices.mesh import AXIS, Way, of_rows, replicated, ways
-from simcse_jax.devices.parts import gather, gather_rounded, rounded, rows_of, sends_rows, shardings, spread
+from simcse_jax.devices.mesh import AXIS, Way, choose_ways, replicated_sharding, row_axes
+from simcse_jax.devices.parts import (
+    gather,
+    gather_rounded,
+    gather_rows,
+    is_exchange_cheaper,
+    rounded,
+    shardings,
+    spread,
+)
 from simcse_jax.models import parameters, partial
 from simcse_jax.models.by_layer import Part
 from simcse_jax.models.model_types import AFTER_PADDING
@@ -24,37 +33,37 @@ from simcse_jax.models.parameters import Params
 from simcse_jax.models.sentence_encoder import Graph
 from simcse_jax.objectives.rows import Batch
 
-LAYER, NUMBER = "encoder.layers.", re.compile(r"\d+")  # in the names of what a layer has
+LAYER, NUMBER = "encoder.layers.", re.compile(r"\d+")  # in the names of a layer's parameters
 
 
-class Kept(NamedTuple):
-    """How devices keep a parameter that is in parts, and how it becomes whole (`models.by_layer.Way`)."""
+class Placement(NamedTuple):
+    """Where the parts of a split parameter are, and how it is gathered (`models.by_layer.Way`)."""
 
     split: P
-    devices: int  # that have a part each
+    devices: int  # the number of parts
     way: Way
 
     def gather(self, sent: jax.Array, part: jax.Array) -> jax.Array:
-        """The whole array, of what the devices send of their parts."""
+        """The whole array, from what each device sends of its part."""
         return gather_rounded(sent, part, self.split, self.way)
 
     def rows(self, part: jax.Array, numbers: Int[Array, "*tokens"]) -> Float[Array, "*tokens D"]:
-        """Rows of a table: the devices exchange these alone, if that pays."""
+        """Rows of a table; the devices exchange only these where that is cheaper."""
         length = len(part) * (self.devices if self.split and self.split[0] == AXIS else 1)
-        if not sends_rows(length, self.split, numbers.size, self.devices):
+        if not is_exchange_cheaper(length, self.split, numbers.size, self.devices):
             return jnp.take(self.gather(part, part), numbers, axis=0)
-        return rows_of(part, self.split, numbers.reshape(-1)).reshape(*numbers.shape, -1)
+        return gather_rows(part, self.split, numbers.reshape(-1)).reshape(*numbers.shape, -1)
 
 
 class Gathering(NamedTuple):
-    """How each parameter comes from the parts, by name."""
+    """How each parameter, by name, is gathered from its parts."""
 
     mesh: Mesh
-    split: dict[str, P]  # how the devices keep it
+    split: dict[str, P]  # how each parameter is split
     sent: dict[str, jnp.dtype]  # the type in which it is gathered
     way: dict[str, Way]
-    tables: tuple[str, ...]  # of which each device gets the rows of its tokens alone
-    late: frozenset[str]  # which become whole where they are read
+    tables: tuple[str, ...]  # each device gathers only the rows of its tokens
+    late: frozenset[str]  # gathered where they are read
     padding: int  # the id of padding, if the encoder asks whether a token is that; otherwise -1
 
     def __call__(self, parts: Mapping[str, jax.Array], batch: Batch) -> tuple[Params, Batch]:
@@ -66,12 +75,12 @@ class Gathering(NamedTuple):
         ids = jnp.asarray(batch["input_ids"])
         first = jnp.full(self.padding + 1, self.padding, ids.dtype)
         numbers = jnp.concatenate([first, ids.reshape(-1)])
-        found = {name: self.read(name, part, numbers) for name, part in parts.items()}
+        views = {name: self.read(name, part, numbers) for name, part in parts.items()}
         if not self.tables:
-            return found, batch
+            return views, batch
         places = jnp.arange(len(first), len(numbers), dtype=ids.dtype).reshape(ids.shape)
-        places = jax.lax.pcast(places, of_rows(self.mesh), to="varying")
-        return found, {**batch, "input_ids": jnp.where(ids == self.padding, ids, places)}
+        places = jax.lax.pcast(places, row_axes(self.mesh), to="varying")
+        return views, {**batch, "input_ids": jnp.where(ids == self.padding, ids, places)}
 
     def read(self, name: str, part: jax.Array, numbers: Int[Array, " N"]) -> Any:
         """The parameter `name`, whole or (`late`) as a `Part`; or its rows with these numbers."""
@@ -79,40 +88,40 @@ class Gathering(NamedTuple):
         if self.mesh.size > 1:
             part = spread(part, split, self.mesh)
         if name in self.tables:
-            return rows_of(part, split, numbers)
+            return gather_rows(part, split, numbers)
         if name in self.late:
-            return Part(rounded(part, self.sent[name]), part, Kept(split, devices, self.way[name]))
+            return Part(rounded(part, self.sent[name]), part, Placement(split, devices, self.way[name]))
         return gather(part, split, self.sent[name], self.way[name])
 
 
 @dataclasses.dataclass(frozen=True)
 class ByLayer:
-    """Compiles what an `Embedder` computes as `mesh.by_rows` does, for parameters in parts, gathered by layer."""
+    """Compiles an `Embedder`'s function as `mesh.compile_by_rows` does, for split parameters, gathered by layer."""
 
     graph: Graph
     mesh: Mesh
 
     def __call__(self, function: Callable[..., jax.Array], sharding: NamedSharding | None) -> jax.stages.Wrapped:
         """The compiled function(parameters, *arrays)."""
-        rows = P(of_rows(self.mesh))
+        rows = P(row_axes(self.mesh))
 
-        def of_all(params: Params, *arrays: jax.Array) -> jax.Array:
-            made, _ = make_gathering(self.graph, params, {}, self.mesh, tokens=1, by_layer=True)
+        def compute(params: Params, *arrays: jax.Array) -> jax.Array:
+            gathering, _ = make_gathering(self.graph, params, {}, self.mesh, tokens=1, by_layer=True)
             none = jnp.zeros(0, jnp.int32)  # there are no `tables`
 
-            def of_own(parts: Params, *arrays: jax.Array) -> jax.Array:
-                return function({name: made.read(name, part, none) for name, part in parts.items()}, *arrays)
+            def compute_rows(parts: Params, *arrays: jax.Array) -> jax.Array:
+                return function({name: gathering.read(name, part, none) for name, part in parts.items()}, *arrays)
 
-            specs = (made.split, *[rows] * len(arrays))
-            return jax.shard_map(of_own, mesh=self.mesh, in_specs=specs, out_specs=rows)(params, *arrays)
+            specs = (gathering.split, *[rows] * len(arrays))
+            return jax.shard_map(compute_rows, mesh=self.mesh, in_specs=specs, out_specs=rows)(params, *arrays)
 
-        return jax.jit(of_all, out_shardings=sharding)
+        return jax.jit(compute, out_shardings=sharding)
 
 
 def make_gathering(
     graph: Graph, params: Params, frozen: Params, mesh: Mesh, tokens: int, by_layer: bool = False
 ) -> tuple[Gathering, Gathering]:
-    """Chooses for each parameter of a step: for those that train, and for those that do not.
+    """Chooses how each parameter of a step is gathered: the trained ones, and the frozen ones.
 
     Args:
       graph: of the encoder.
@@ -122,41 +131,41 @@ def make_gathering(
         the word embeddings than those of the batch's tokens; otherwise 0.
       by_layer: whether a layer's parameters become whole when it computes, and words when they are looked up.
     """
-    # What products alone read is sent in their type: they round it anyway, so this changes no bit of the loss.
-    every = partial.of_step(params, frozen)
-    dtype, padding = type_of_products(graph, every), padding_of(graph, every)
+    # What only products read is sent in the products' type. They would round it anyway, so no bit of the loss changes.
+    params_of_step = partial.of_step(params, frozen)
+    dtype, padding = product_dtype(graph, params_of_step), padding_id(graph, params_of_step)
 
-    def made(arrays: Params, kept: Mapping[str, NamedSharding], tokens: int) -> Gathering:
+    def make(arrays: Params, kept: Mapping[str, NamedSharding], tokens: int) -> Gathering:
         split = {name: sharding.spec for name, sharding in kept.items()}
         words = [name for name in arrays if name.endswith(parameters.WORD_EMBEDDING)]
-        rows = [name for name in words if sends_rows(len(arrays[name]), split[name], tokens, mesh.shape[AXIS])]
+        rows = [name for name in words if is_exchange_cheaper(len(arrays[name]), split[name], tokens, mesh.shape[AXIS])]
         tables = tuple(rows if tokens and not by_layer else ())
         sent = {name: dtype if parameters.only_multiplied(name) else jnp.dtype(jnp.float32) for name in arrays}
         kind = {name: NUMBER.sub("*", name) if by_layer else name for name in arrays if name not in tables}
-        way = ways({kind[name]: value.size for name, value in arrays.items() if name in kind}, mesh)
+        way = choose_ways({kind[name]: value.size for name, value in arrays.items() if name in kind}, mesh)
         large = [name for name, value in arrays.items() if LAYER in name and value.size >= meshes.SMALL]
         late = [*large, *(words if tokens else ())] if by_layer else []
         return Gathering(mesh, split, sent, {name: way[kind[name]] for name in kind}, tables, frozenset(late), padding)
 
-    return made(params, shardings(params, mesh), tokens), made(frozen, of_frozen(frozen, mesh, by_layer), tokens)
+    return make(params, shardings(params, mesh), tokens), make(frozen, frozen_shardings(frozen, mesh, by_layer), tokens)
 
 
-def of_frozen(frozen: Mapping[str, Any], mesh: Mesh, by_layer: bool) -> dict[str, NamedSharding]:
-    """How the devices keep the parameters that do not train: whole, or by layer in parts like those that do."""
-    return shardings(frozen, mesh) if by_layer else dict.fromkeys(frozen, replicated(mesh))
+def frozen_shardings(frozen: Mapping[str, Any], mesh: Mesh, by_layer: bool) -> dict[str, NamedSharding]:
+    """Where frozen parameters are: whole on every device, or by layer in parts like the trained ones."""
+    return shardings(frozen, mesh) if by_layer else dict.fromkeys(frozen, replicated_sharding(mesh))
 
 
-def as_multiplied(frozen: Mapping[str, Any], dtype: jnp.dtype) -> dict[str, Any]:
-    """Parameters that do not train, as a step by layer keeps them: in the type of products what these alone read."""
+def cast_to_product_dtype(frozen: Mapping[str, Any], dtype: jnp.dtype) -> dict[str, Any]:
+    """Frozen parameters of a step by layer: those that only products read are cast to the products' type."""
     return {name: value.astype(dtype) if parameters.only_multiplied(name) else value for name, value in frozen.items()}
 
 
-def type_of_products(graph: Graph, params: Params) -> jnp.dtype:
+def product_dtype(graph: Graph, params: Params) -> jnp.dtype:
     """The type of the factors of an encoder's products."""
     return jnp.dtype(parameters.merge(graph, parameters.sentence_encoder(params)).encoder.embeddings.dtype)
 
 
-def padding_of(graph: Graph, params: Params) -> int:
+def padding_id(graph: Graph, params: Params) -> int:
     """The id of padding, if an encoder's positions depend on which tokens have it; otherwise -1."""
     config = parameters.merge(graph, parameters.sentence_encoder(params)).encoder.config
     return config.pad_token_id if config.positions == AFTER_PADDING else -1

@@ -77,24 +77,24 @@ def read_generator(name: str, model: Pretrained, longest: tuple[str, int]) -> Ge
     if generator.language_model is None:
         raise UserError(f"{field}: has no language-model head; use a pretrained checkpoint that kept it")
     check_generator(name, generator.config, model.name, model.config, longest)
-    ours, theirs = (vocabulary(read_backend(each.folder)[0]) for each in (model, generator))
+    ours, theirs = (vocabulary(read_backend(network.folder)[0]) for network in (model, generator))
     if differing := sorted(ours.items() ^ theirs.items()):
         token, _ = differing[0]
         raise UserError(
             f"{field}: its tokenizer is not that of {model.name}: the token {token!r:.60} has the number "
             f"{theirs.get(token, 'none')} there and {ours.get(token, 'none')} here"
         )
-    masking, own = (Masking(*special_tokens(each.folder)) for each in (generator, model))
-    if masking != own:
+    masking, student_masking = (Masking(*special_tokens(network.folder)) for network in (generator, model))
+    if masking != student_masking:
         raise UserError(f"{field}: its tokenizer has other special tokens than that of {model.name}")
     return Generator(generator, masking)
 
 
-def networks_of(encoder: EncoderConfig, generator: EncoderConfig, kernels: bool, dtype: str) -> Networks:
+def build_networks(encoder: EncoderConfig, generator: EncoderConfig, kernels: bool, dtype: str) -> Networks:
     """The networks of an objective that replaces tokens: a generator, and a discriminator that is like the encoder.
 
     The latter has no convolutions and no modules: it decides for each token from the encoder's own states.
     """
     networks = {GENERATOR: generator, DISCRIMINATOR: dataclasses.replace(encoder, convolutions=None, modules=())}
-    computed = {name: dataclasses.replace(each, attention_kernels=kernels) for name, each in networks.items()}
-    return tuple((name, build(each, False, jnp.dtype(dtype))[0]) for name, each in computed.items())
+    computed = {name: dataclasses.replace(network, attention_kernels=kernels) for name, network in networks.items()}
+    return tuple((name, build(network, False, jnp.dtype(dtype))[0]) for name, network in computed.items())

@@ -21,7 +21,7 @@ class HeldOutSpec(NamedTuple):
     """The rows that are held out."""
 
     rows: int  # how many
-    data: str  # of which data
+    data: str  # their name
     seed: int
     chooses: bool  # half of them choose the best checkpoint
 
@@ -65,8 +65,8 @@ def hold_out_rows(
         graded = [{NAME: _graded(part)} for part in (development, test)]
         chooses = sts.Correlation(f"eval/{NAME}", graded[0])
         return HeldOut(rest, Evaluation(chooses, [sts.Similarity(graded[1])], True, None))
-    others = _documents([development, test, rest])
-    tasks = [{NAME: _collection(part, others)} for part in (development, test)]
+    documents = _documents([development, test, rest])
+    tasks = [{NAME: _collection(part, documents)} for part in (development, test)]
     first = fields.measures[0]
     ranking = retrieval.Ranking(f"eval/{NAME}_{first}", retrieval.Retrieval(tasks[0], [first], fields.storage, devices))
     final = retrieval.Retrieval(tasks[1], fields.measures, fields.storage, devices)
@@ -86,16 +86,16 @@ def split_rows(spec: HeldOutSpec, examples: Examples) -> Split:
 
 
 def obstacle(spec: HeldOutSpec, examples: Examples, split: Split) -> str:
-    """Why rows cannot be held out, for people; "" if they can."""
+    """Why rows cannot be held out, as text; "" if they can."""
     parts = (split.development, split.test)
-    each, fewest = " in each half" * spec.chooses, min(map(split.independent, parts))
+    where, fewest = " in each half" * spec.chooses, min(map(split.independent, parts))
     if fewest < FEWEST:
-        groups = f"{split.groups.max() + 1:,} groups in all, {fewest} among those held out{each}; {FEWEST} are needed"
+        groups = f"{split.groups.max() + 1:,} groups in all, {fewest} among those held out{where}; {FEWEST} are needed"
         why = f"its {len(examples):,} rows stay together where they share an anchor or a positive"
         return f"{spec.data}: {why}: {groups}"
     for scores in () if examples.scores is None else (examples.scores[rows] for rows in parts):
         if np.ptp(scores) == 0:
-            return f"{spec.data}: all scores that are held out{each} are {scores[0]:g}: no correlation"
+            return f"{spec.data}: all scores that are held out{where} are {scores[0]:g}: no correlation"
     return ""
 
 
@@ -107,12 +107,12 @@ def _graded(examples: Examples) -> sts.Pairs:
 
 def _documents(parts: Sequence[Examples]) -> list[str]:
     """The distinct texts of all columns but the anchors', the positives of the first two parts first."""
-    found = dict.fromkeys(text for part in parts[:2] for text in part.columns[1])
+    documents = dict.fromkeys(text for part in parts[:2] for text in part.columns[1])
     for text in (text for part in parts for column in part.columns[1:] for text in column if text):
-        if len(found) >= MOST_DOCUMENTS:
+        if len(documents) >= MOST_DOCUMENTS:
             break
-        found[text] = None
-    return [*found]
+        documents[text] = None
+    return [*documents]
 
 
 def _collection(examples: Examples, documents: Sequence[str]) -> beir.Collection:
@@ -122,7 +122,9 @@ def _collection(examples: Examples, documents: Sequence[str]) -> beir.Collection
     pairs = zip(*examples.columns[:2], strict=True)
     judgements = {(queries[anchor], row[positive]): 1 for anchor, positive in pairs}
     ids = {name: text for text, name in reversed(row.items())}
-    found = beir.collect({name: text for text, name in queries.items()}, ids, judgements, len(documents))
-    places = {text: place for place, text in enumerate(found.second)}
-    own = [-1 if (queries[text], row.get(text)) in judgements else places.get(text, -1) for text in found.first]
-    return dataclasses.replace(found, same_ids=np.array(own))  # unless it is judged, no answer
+    collection = beir.collect({name: text for text, name in queries.items()}, ids, judgements, len(documents))
+    places = {text: place for place, text in enumerate(collection.second)}
+    own_places = [
+        -1 if (queries[text], row.get(text)) in judgements else places.get(text, -1) for text in collection.first
+    ]
+    return dataclasses.replace(collection, same_ids=np.array(own_places))  # unless it is judged, no answer

@@ -24,14 +24,14 @@ from simcse_jax.models.config import EncoderConfig, Template
 from simcse_jax.models.masking import Masking
 from simcse_jax.models.projector import width
 from simcse_jax.objectives.objective import TokenObjective
-from simcse_jax.objectives.registry import needing, trained
+from simcse_jax.objectives.registry import needing, trained_objectives
 from simcse_jax.runs.loading import load_model
 from simcse_jax.runs.state import ModelSpec
 from simcse_jax.training.data_spec import DataSpec
 from simcse_jax.training.evaluation import Evaluation
 from simcse_jax.training.generator import Generator
 from simcse_jax.training.held_out import HeldOut, HeldOutSpec, hold_out_rows
-from simcse_jax.training.prepared import folders_of
+from simcse_jax.training.prepared import find_folders
 from simcse_jax.training.reading import read_training_examples
 
 
@@ -58,7 +58,7 @@ class Inputs(NamedTuple):
 
     @property
     def template(self) -> Template | None:
-        """Around every sentence."""
+        """The template around every sentence."""
         return self.tokenizer.template
 
     @property
@@ -81,13 +81,13 @@ class Inputs(NamedTuple):
 
 
 def read_start(spec: ModelSpec, max_length: int, training: bool, measured: bool) -> Pretrained:
-    """The model that a run starts from, with the modules that it keeps; prints what of it training leaves out.
+    """The model that a run starts from, with the modules that it keeps; prints which parts training leaves out.
 
     Args:
       spec: of the run's model.
       max_length: of the run's sentences.
       training: whether anything is trained; otherwise the model is scored as it is.
-      measured: whether its last layer is.
+      measured: whether its last layer is measured.
 
     Raises:
       UserError: for a model that cannot be read, or that lacks the layers for all of this.
@@ -95,17 +95,17 @@ def read_start(spec: ModelSpec, max_length: int, training: bool, measured: bool)
     model = dataclasses.replace(load_model(spec.init_from, spec.num_layers), template=spec.template)
     needed = ["model.template"] * bool(model.template)
     needed += ["training (train.epochs and train.max_steps other than 0)"] * training  # word vectors are only scored
-    needed += [f"objective.{one.name}.weight" for one in needing(spec.objectives, "masks_tokens")]
+    needed += [f"objective.{objective.name}.weight" for objective in needing(spec.objectives, "masks_tokens")]
     for field in needed + ["analysis.every"] * measured:
         model.check_layers(field)
     kept = keeps_modules(spec, model)
     unused = ["its convolutions"] if model.config.convolutions and not spec.convolutions else []
-    if left_out := unused + dropped(spec.keep_settings, model.without_modules() if kept else model):
+    if left_out := unused + dropped_parts(spec.keep_settings, model.without_modules() if kept else model):
         part = "the encoder and its modules" if kept else "the encoder only"
         processes.say(f"{model.name}: training uses {part}; dropped: {', '.join(left_out)}")
     model = model if kept else model.without_modules()
-    if training and (others := differences(spec, max_length, model)):
-        processes.say(f"{model.name}: {others}")
+    if training and (changes := differences(spec, max_length, model)):
+        processes.say(f"{model.name}: {changes}")
     if not training and spec.convolutions not in (None, model.config.convolutions):
         widths = tuple(map(str, spec.convolutions.widths))
         raise UserError(
@@ -123,11 +123,14 @@ def keeps_modules(spec: ModelSpec, model: Pretrained) -> bool:
     """
     poolers = {spec.pooler, spec.scored_pooler, spec.choosing_pooler}
     same = poolers == {model.pooler} and spec.convolutions == model.config.convolutions
-    with_tokens = any(one.contrasts and isinstance(one, TokenObjective) for one in trained(spec.objectives).values())
+    with_tokens = any(
+        objective.contrasts and isinstance(objective, TokenObjective)
+        for objective in trained_objectives(spec.objectives).values()
+    )
     return spec.keep_modules and bool(model.config.modules) and same and not with_tokens
 
 
-def dropped(keep_settings: bool, model: Pretrained) -> list[str]:
+def dropped_parts(keep_settings: bool, model: Pretrained) -> list[str]:
     """What the model's folder asks for, and the trained model will not have."""
     if not keep_settings:
         return model.besides
@@ -135,15 +138,17 @@ def dropped(keep_settings: bool, model: Pretrained) -> list[str]:
 
 
 def differences(spec: ModelSpec, max_length: int, model: Pretrained) -> str:
-    """How a run differs from the sentence encoder that it starts from, for people; empty: not at all.
+    """How a run differs from the sentence encoder that it starts from, as text; empty if it does not.
 
     Of a model that does not state how it makes embeddings, nothing but its length can differ.
     """
     heads = {HEADS["train"]: "a head in training", HEADS["always"]: "a head", HEADS["none"]: "no head"}
-    own = [f"pooler {model.pooler}", heads[HEADS["always" if model.has_head else "none"]]]
+    settings_of_model = [f"pooler {model.pooler}", heads[HEADS["always" if model.has_head else "none"]]]
     run = [f"pooler {spec.scored_pooler}", heads[spec.head]]
     parts = [
-        f"{mine} in place of {its}" for its, mine in zip(own, run, strict=True) if its != mine and model.states_pooler
+        f"{mine} in place of {its}"
+        for its, mine in zip(settings_of_model, run, strict=True)
+        if its != mine and model.states_pooler
     ]
     if max_length < model.max_length:
         parts.append(f"this run reads {max_length} tokens of a sentence, the model {model.max_length}")
@@ -205,7 +210,7 @@ def read_held_out(data: DataSpec, spec: HeldOutSpec, fields: RetrievalSpec, devi
     Raises:
       UserError: also for a prepared corpus, whose texts are not there.
     """
-    if prepared := folders_of(data.train):
+    if prepared := find_folders(data.train):
         raise UserError(
             f"config.data.held_out={spec.rows}: {next(iter(prepared))} is a prepared corpus, which has "
             "tokens and no texts; set eval.data"
@@ -230,9 +235,9 @@ def choose_devices(wanted: int, parts: int, batch_size: int) -> list[jax.Device]
       UserError: naming the field that does not fit their number.
     """
     backend.start(training=True)
-    there = jax.local_device_count()
-    if wanted > there:
-        raise UserError(f"config.parallel.devices={wanted}: there are {there} (0: all of them)")
+    available = jax.local_device_count()
+    if wanted > available:
+        raise UserError(f"config.parallel.devices={wanted}: there are {available} (0: all of them)")
     devices = [d for process in range(jax.process_count()) for d in jax.local_devices(process)[: wanted or None]]
     check_parts(parts, len(devices))
     check_divides(batch_size, len(devices))
@@ -262,7 +267,7 @@ def check_projector(spec: ModelSpec, encoder: EncoderConfig) -> None:
       UserError: naming the projector's field.
     """
     widths = spec.projector.widths if spec.projector else ()
-    for name in [one.name for one in needing(spec.objectives, "replaces_tokens")]:
+    for name in [objective.name for objective in needing(spec.objectives, "replaces_tokens")]:
         size = encoder.sentence_size
         if widths and name in spec.projected:
             size = width(widths[-1], size)
@@ -283,7 +288,7 @@ def check_post_processing(evaluation: Evaluation | None, size: int, source: str)
 
 
 def check_head(spec: ModelSpec, model: Pretrained) -> None:
-    """Refuses a head that a model does not have which is scored as it is."""
+    """Refuses to score a model with a head that it does not have."""
     if spec.head.scored and not choose_pooler(model, spec.pooler)[1]:
         raise UserError(
             f"config.model.mlp=always: nothing is trained, and {model.name} has no such head of its own; "

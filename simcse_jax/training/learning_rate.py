@@ -22,7 +22,7 @@ Share = Float[Array, ""]
 
 
 def learning_rate(schedule: str, step: Step, settings: Settings) -> Share:
-    """The rate of the update after `step` others.
+    """The learning rate of the update that follows `step` earlier ones.
 
     Args:
       schedule: one of `SCHEDULES`.

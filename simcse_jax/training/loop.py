@@ -24,11 +24,11 @@ from simcse_jax.runs.workdir import Workdir
 from simcse_jax.training.patience import Patience
 from simcse_jax.training.programs import Updates
 from simcse_jax.training.schedule import Due
-from simcse_jax.training.scoring import Chosen, choose
+from simcse_jax.training.scoring import ChosenTower, choose
 from simcse_jax.training.setup import Setup
 from simcse_jax.training.speed import Speed, Steps
 
-CHECKED = ("loss", "gradient_norm")  # of each step; all metrics of a log line's
+CHECKED = ("loss", "gradient_norm")  # checked for every step; of a log line all metrics are
 POLL = 2e-4  # seconds between two looks at a batch that is not read yet
 
 
@@ -93,7 +93,7 @@ class Training:
                     self.speed.skip(seconds)
                     bar.skip(seconds)
                 state = self.update(number - 1, state, batch)
-                steps.dispatched(self.loss)
+                steps.add(self.loss)
                 if number < schedule.total:
                     batch = self.read(number)
                 due = schedule.due(number)
@@ -135,9 +135,11 @@ class Training:
 
     def compile(self, step: int, state: TrainState, batch: Batch) -> None:
         """Compiles the first updates."""
-        for each in range(step, min(step + self.ahead, self.setup.schedule.total)):
-            own = batch if each == step else self.setup.read(self.batches, each)  # its shape may be another
-            self.updates.compile(each, state, own, self.settings)
+        for number in range(step, min(step + self.ahead, self.setup.schedule.total)):
+            batch_of_step = (
+                batch if number == step else self.setup.read(self.batches, number)
+            )  # its shape may be another
+            self.updates.compile(number, state, batch_of_step, self.settings)
         self.speed = Speed()
 
     def update(self, step: int, state: TrainState, batch: Batch) -> TrainState:
@@ -149,7 +151,7 @@ class Training:
 
     @property
     def loss(self) -> jax.Array:
-        """That of the update dispatched last; still being computed."""
+        """The loss of the latest update, which may still be running."""
         return self.pending[-1][1]["loss"]
 
     def log(self, number: int) -> None:
@@ -168,7 +170,9 @@ class Training:
             names = tuple(values) if number == self.pending[-1][0] else CHECKED  # each transfer takes its time
             self.last = line = {name: np.asarray(values[name]).item() for name in names}  # half of float()'s time
             if not all(map(math.isfinite, line.values())):
-                raise self.failed(number, f"the loss is {line['loss']}, the gradient's norm {line['gradient_norm']}")
+                raise self.step_error(
+                    number, f"the loss is {line['loss']}, the gradient's norm {line['gradient_norm']}"
+                )
         if self.pending:
             self.last |= self.speed.line()
         self.pending = []
@@ -182,28 +186,28 @@ class Training:
             return
         self.fetch()  # counts as the steps' time
         started = time.perf_counter()
-        found: tuple[dict[str, Any], int] = {}, 0
+        result: tuple[dict[str, Any], int] = {}, 0
         encodes = due.measure or due.score or (due.save and not preempted)  # otherwise there is no time to gather
         if encodes and not self.ended:
             try:
-                found = self.measure(number, state, due, preempted)
+                result = self.measure(number, state, due, preempted)
             except NotFinite as error:
-                raise self.failed(number, str(error)) from None
+                raise self.step_error(number, str(error)) from None
         if due.save or preempted:
-            self.save(state, *found)
+            self.save(state, *result)
         if preempted:
             self.checkpoints.close()
-        for callback in self.callbacks if found[0] else ():
-            callback(number, found[0])
+        for callback in self.callbacks if result[0] else ():
+            callback(number, result[0])
         self.speed.skip(time.perf_counter() - started)
 
     def measure(self, number: int, state: TrainState, due: Due, preempted: bool) -> tuple[dict[str, Any], int]:
-        """Measures and scores the model; its scores, and the encoder that has them.
+        """Measures and scores the model; returns its scores and which encoder has them.
 
         Raises:
           NotFinite: when embeddings are not finite; the loss misses the parameters after the last update.
         """
-        chosen = choose(self.setup, self.setup.scored(state.params), due.score)
+        chosen = choose(self.setup, self.setup.gather_for_scoring(state.params), due.score)
         if due.measure:
             self._measure_layers(number, chosen)
         if not chosen.scores:
@@ -224,12 +228,12 @@ class Training:
                 self._measure_layers(number, chosen)
         return chosen.scores, chosen.tower
 
-    def _measure_layers(self, number: int, chosen: Chosen) -> None:
+    def _measure_layers(self, number: int, chosen: ChosenTower) -> None:
         for evaluator in self.setup.measuring:
             self.write(number, evaluator(chosen.model) | chosen.which)
 
     def _loss(self, before: str) -> str:
-        """The last step's loss for people, after `before`; "" at the start."""
+        """The last step's loss as text, after `before`; "" at the start."""
         return f"{before}loss {self.last['loss']:.4f}" if self.last else ""
 
     def decide(self) -> None:
@@ -240,15 +244,17 @@ class Training:
             if reason:
                 self.say(reason)
 
-    def failed(self, number: int, reason: str) -> UserError:
+    def step_error(self, number: int, reason: str) -> UserError:
         """The error of a step that went wrong; the last good checkpoint stays."""
         self.checkpoints.close()  # a save may be running
         if not number:
             return UserError(f"step 0: {reason}; config.model.init_from must be another model")
         saved = self.checkpoints.latest
-        left = "no checkpoint was saved yet" if saved is None else f"the last good checkpoint is that of step {saved}"
+        last_saved = (
+            "no checkpoint was saved yet" if saved is None else f"the last good checkpoint is that of step {saved}"
+        )
         return UserError(
-            f"step {number}: {reason}; {left}. "
+            f"step {number}: {reason}; {last_saved}. "
             "Start again in another workdir with a lower train.learning_rate or a higher temperature"
         )
 
@@ -260,7 +266,7 @@ class Training:
           scores: of the step; empty if there are none. The first one chooses the best.
           tower: the encoder that has them.
         """
-        with processes.together():
+        with processes.exit_together():
             if self.metrics is not None:
                 self.metrics.flush()
         self.checkpoints.save(state, next(iter(scores.values()), None), tower)

@@ -1,7 +1,7 @@
 """The loss of a batch and its gradient: the `shard_map` of a step is here and nowhere else.
 
-In the order of a batch: encode views in chunks, project them, a second pass over tokens in chunks, sum. What is
-encoded, and what is summed, the objectives say.
+In the order of a batch: encode views in chunks, project them, a second pass over tokens in chunks, sum. The
+objectives say what is encoded and what is summed.
 """
 
 import contextlib
@@ -16,7 +16,7 @@ from jax.sharding import Mesh
 from jax.sharding import PartitionSpec as P
 from jaxtyping import Array, Bool, Float, Int
 
-from simcse_jax.devices.mesh import of_rows
+from simcse_jax.devices.mesh import row_axes
 from simcse_jax.models import by_layer, parameters, partial
 from simcse_jax.models.arrays import AnyArray
 from simcse_jax.models.convolutions import PREFIX as CONVOLUTIONS
@@ -30,8 +30,8 @@ from simcse_jax.objectives.embedded import Embedded, Psum
 from simcse_jax.objectives.objective import Objective, SecondPassObjective, Term, TokenObjective
 from simcse_jax.objectives.rows import Batch, Kept, Rows, Settings, Towers, dropout_keys, encode_views
 from simcse_jax.objectives.tokens import ENCODER, GENERATOR, Network, Tokens
-from simcse_jax.objectives.views import NOISE, Plan, View, each_of
-from simcse_jax.training.gathering import make_gathering, type_of_products
+from simcse_jax.objectives.views import NOISE, Plan, View, flatten_views
+from simcse_jax.training.gathering import make_gathering, product_dtype
 from simcse_jax.training.recipe import Recipe
 
 MEAN = -2  # the first number of the means of several texts, below those of texts and `negatives.NO_ANCHOR`
@@ -42,8 +42,8 @@ Gradient = Callable[..., tuple[Loss, Params]]  # (params, step, batch, settings,
 
 
 @contextlib.contextmanager
-def products_of(recipe: Recipe) -> Iterator[None]:
-    """While a step is traced: the precision of its products."""
+def product_precision(recipe: Recipe) -> Iterator[None]:
+    """Sets the precision of products while a step is traced."""
     with jax.default_matmul_precision(recipe.matmul_precision), rounding(recipe.round_products):
         yield
 
@@ -57,10 +57,10 @@ def make_loss(graph: Graph, recipe: Recipe, mesh: Mesh) -> Gradient:
     to sum. `frozen` are the parameters of the network that replaces tokens, and those of the sentence encoder that do
     not train, `kept` what objectives keep (`TrainState.kept`).
     """
-    loss = functools.partial(loss_of, graph, recipe, None if mesh.size == 1 else of_rows(mesh))
+    loss = functools.partial(global_loss, graph, recipe, None if mesh.size == 1 else row_axes(mesh))
 
-    def gradient_of(loss: Callable[..., Loss], *args: Any) -> tuple[Loss, Params]:
-        with products_of(recipe):
+    def local_gradient(loss: Callable[..., Loss], *args: Any) -> tuple[Loss, Params]:
+        with product_precision(recipe):
             return jax.value_and_grad(loss, has_aux=True)(*args)
 
     def loss_and_gradient(
@@ -81,17 +81,17 @@ def make_loss(graph: Graph, recipe: Recipe, mesh: Mesh) -> Gradient:
             params, batch = trained(parts, batch)
             return loss(params, step, batch, settings, frozen, kept)
 
-        function = functools.partial(gradient_of, loss_of_parts)
+        function = functools.partial(local_gradient, loss_of_parts)
         if mesh.size > 1:
             # It sums the gradients of replicated parameters by itself, so there is no psum of them here.
-            specs = (trained.split, P(), P(of_rows(mesh)), P(), base.split, P())
+            specs = (trained.split, P(), P(row_axes(mesh)), P(), base.split, P())
             function = jax.shard_map(function, mesh=mesh, in_specs=specs, out_specs=(P(), trained.split))
         return function(params, step, batch, settings, frozen or {}, kept)
 
     return loss_and_gradient
 
 
-def loss_of(
+def global_loss(
     graph: Graph,
     recipe: Recipe,
     axes: str | tuple[str, ...] | None,
@@ -115,7 +115,7 @@ def loss_of(
     seen = {term.name: projected if term.projected else views for term in recipe.objectives}
     for term in recipe.objectives:
         if isinstance(term.objective, SecondPassObjective):
-            embeddings = embeddings_of(recipe, term.objective, seen[term.name])
+            embeddings = select_embeddings(recipe, term.objective, seen[term.name])
             of_tokens[term.name] = second_pass(networks, term, rows_of, batch, embeddings)
     of_batch = Embedded(
         views={},
@@ -128,15 +128,15 @@ def loss_of(
         score=batch.get("score"),
     )
     terms = [
-        (term, seen_by(recipe, term.objective, own, seen[term.name], batch, of_tokens.get(term.name)))
+        (term, make_embedded(recipe, term.objective, of_term, seen[term.name], batch, of_tokens.get(term.name)))
         for term in recipe.objectives
-        for own in [dataclasses.replace(of_batch, state=(kept or {}).get(term.name))]
+        for of_term in [dataclasses.replace(of_batch, state=(kept or {}).get(term.name))]
     ]
-    return total(terms, settings["objective"], recipe.sizes, settings.get("size_weights")), measured(terms)
+    return total(terms, settings["objective"], recipe.sizes, settings.get("size_weights")), measure_terms(terms)
 
 
 class StepNetworks(NamedTuple):
-    """What a step computes with, whole on this device."""
+    """The networks of a step, whole on this device."""
 
     recipe: Recipe
     params: Params  # everything trained, with copies in the type of products, some as a `Part`
@@ -144,8 +144,8 @@ class StepNetworks(NamedTuple):
     by_name: Mapping[str, Network]  # those that passes over tokens read
 
     def tokens(self, term: Term, rows: Rows, features: Mapping[View, Float[Array, "M B T D"]] | None = None) -> Tokens:
-        """What an objective's pass over tokens is handed."""
-        read = {} if features is None else self.recipe.read_by(term.objective)
+        """The input of an objective's pass over tokens."""
+        read = {} if features is None else self.recipe.views_read_by(term.objective)
         return Tokens(
             rows,
             self.recipe.plan,
@@ -162,30 +162,30 @@ def make_networks(graph: Graph, recipe: Recipe, params: Params, frozen: Params, 
     In several chunks, products read copies that are made once. Of networks besides the encoder, the generator is
     frozen, and the names of the others' parameters have theirs as a prefix.
     """
-    params = with_copies(graph, params, recipe, count)
-    of_views = without_shift(graph, params) if recipe.ignores_shift else params
+    params = copy_for_products(graph, params, recipe, count)
+    of_views = drop_shift_gradient(graph, params) if recipe.ignores_shift else params
     encoders: dict[int | str, SentenceEncoder] = {
         tower: parameters.merge(graph, parameters.sentence_encoder(of_views, tower))
         for tower in range(2 if recipe.plan.two_towers else 1)
     }
     by_name = {}
     for name, network in ((ENCODER, graph), *recipe.networks) if recipe.passes else ():
-        own = params if name == ENCODER else parameters.subset(params, f"{name}.")
-        own = with_copies(network, frozen, recipe, count) if name == GENERATOR else own
-        encoder = parameters.merge(network, parameters.sentence_encoder(own)).encoder
-        by_name[name] = Network(encoder, by_layer.whole(own))
+        own_params = params if name == ENCODER else parameters.subset(params, f"{name}.")
+        own_params = copy_for_products(network, frozen, recipe, count) if name == GENERATOR else own_params
+        encoder = parameters.merge(network, parameters.sentence_encoder(own_params)).encoder
+        by_name[name] = Network(encoder, by_layer.whole(own_params))
     return StepNetworks(recipe, params, recipe.towers(encoders), by_name)
 
 
-def with_copies(graph: Graph, params: Params, recipe: Recipe, count: int) -> Params:
+def copy_for_products(graph: Graph, params: Params, recipe: Recipe, count: int) -> Params:
     """The parameters, for `count` examples of a device; in several chunks with copies in the type of products."""
     if not 0 < recipe.chunk_size < count:
         return params
-    return params | parameters.copies(params, type_of_products(graph, params))
+    return params | parameters.copies(params, product_dtype(graph, params))
 
 
-def without_shift(graph: Graph, params: Params) -> Params:
-    """The parameters, without the gradient of the bias that the last layer adds to all embeddings, if it does.
+def drop_shift_gradient(graph: Graph, params: Params) -> Params:
+    """The parameters; a bias that the last layer adds to all embeddings gets no gradient.
 
     Where batch norm takes that away again, the gradient is zero. Left to rounding it would be noise, which Adam blows
     up to full steps that differ from machine to machine.
@@ -213,7 +213,7 @@ def sum_over(axes: str | tuple[str, ...] | None, x: Any) -> Any:
 
 
 def first_pass(networks: StepNetworks, rows: Rows) -> tuple[Float[Array, "B V D"] | None, dict[str, Any]]:
-    """The embeddings of all views, None without any, and what the objectives' passes over tokens find, by name."""
+    """The embeddings of all views, None without any, and the results of the objectives' passes over tokens, by name."""
     recipe, views = networks.recipe, None
     features: Mapping[View, Array] = {}
     if recipe.views:
@@ -234,23 +234,23 @@ def project_views(
     psum: Psum,
 ) -> Float[Array, "V B P"]:
     """The embeddings of the views after the projector; those that share statistics are projected together."""
-    own = parameters.subset(params, parameters.PROJECTOR)
+    projector_params = parameters.subset(params, parameters.PROJECTOR)
     projected: dict[int, jax.Array] = {}
-    for group in sharing_statistics(projector, views, plan):
-        rows = project(embeddings[jnp.array(group)], projector, own, psum)
+    for group in group_by_statistics(projector, views, plan):
+        rows = project(embeddings[jnp.array(group)], projector, projector_params, psum)
         projected |= dict(zip(group, rows, strict=True))
     return jnp.stack([projected[number] for number in range(len(views))])
 
 
-def sharing_statistics(projector: Projector, views: Sequence[View], plan: Plan) -> list[list[int]]:
+def group_by_statistics(projector: Projector, views: Sequence[View], plan: Plan) -> list[list[int]]:
     """Groups of views, by their numbers. Views of other masks, for negative pairs, are a group of their own."""
     numbers = range(len(views))
     if projector.statistics != "together":
         return [[number] for number in numbers]
-    of_pairs = each_of(plan.pair())
+    of_pairs = flatten_views(plan.pair())
     pairs = [number for number in numbers if views[number] in of_pairs]
-    others = [number for number in numbers if number not in pairs]
-    return [group for group in (pairs, others) if group]
+    unpaired = [number for number in numbers if number not in pairs]
+    return [group for group in (pairs, unpaired) if group]
 
 
 def second_pass(
@@ -260,7 +260,7 @@ def second_pass(
     batch: Batch,
     embeddings: Mapping[str, Float[Array, "..."]],
 ) -> Any:
-    """What an objective's pass over tokens after the projector finds, in chunks.
+    """The result of an objective's pass over tokens after the projector, computed in chunks.
 
     Args:
       networks: of the step.
@@ -272,7 +272,7 @@ def second_pass(
     objective, size = term.objective, networks.recipe.chunk_size
     assert isinstance(objective, SecondPassObjective)
 
-    def draw(batch: Batch) -> Any:  # apart, so that the backward pass does not do it again
+    def draw(batch: Batch) -> Any:  # outside the chunks, so that the backward pass does not repeat it
         return objective.drawn(networks.tokens(term, rows_of(batch)))
 
     def find(batch: Batch, drawn: Any, embeddings: dict[str, Float[Array, "B D"]]) -> Any:
@@ -283,9 +283,9 @@ def second_pass(
     return in_chunks(find, size, batch, drawn, lone)
 
 
-def embeddings_of(recipe: Recipe, objective: Objective, views: Float[Array, "V B D"] | None) -> dict[str, Array]:
+def select_embeddings(recipe: Recipe, objective: Objective, views: Float[Array, "V B D"] | None) -> dict[str, Array]:
     """An objective's embeddings by its names for their views; {} without any view."""
-    return {} if views is None else recipe.named(objective, lambda view: views[recipe.views.index(view)])
+    return {} if views is None else recipe.map_views(objective, lambda view: views[recipe.views.index(view)])
 
 
 def artificial_rows(seed: Int[AnyArray, ""], step: Int[AnyArray, ""], count: int, size: int) -> Float[Array, "M D"]:
@@ -294,7 +294,7 @@ def artificial_rows(seed: Int[AnyArray, ""], step: Int[AnyArray, ""], count: int
     return jax.random.normal(key, (count, size))
 
 
-def seen_by(
+def make_embedded(
     recipe: Recipe,
     objective: Objective,
     of_batch: Embedded,
@@ -302,25 +302,27 @@ def seen_by(
     batch: Batch,
     tokens: Any = None,
 ) -> Embedded:
-    """What an objective sees of a batch: its views, what the data have of them, and what its passes found."""
+    """A batch as an objective sees it: its views, their data, and the results of its passes."""
 
-    def taught(view: View) -> Float[Array, "B E"]:  # the mean where a view is one of several sentences
+    def teacher_rows(view: View) -> Float[Array, "B E"]:  # the mean where a view is one of several sentences
         return jnp.mean(batch["teacher"][:, jnp.array(view.columns)], axis=1)
 
     def present(view: View) -> Bool[Array, " B"]:
         return jnp.asarray(batch["present"])[:, view.column]
 
-    def text(view: View) -> Int[Array, " B"]:  # the mean of several sentences has none, unless they are equal
-        first, *others = (jnp.asarray(batch["text"])[:, column] for column in view.columns)
-        return functools.reduce(lambda one, other: jnp.where(one == other, one, MEAN - batch["index"]), others, first)
+    def text_numbers(view: View) -> Int[Array, " B"]:  # the mean of several sentences has none, unless they are equal
+        first, *other_columns = (jnp.asarray(batch["text"])[:, column] for column in view.columns)
+        return functools.reduce(
+            lambda number, other: jnp.where(number == other, number, MEAN - batch["index"]), other_columns, first
+        )
 
     return dataclasses.replace(
         of_batch,
-        views=embeddings_of(recipe, objective, views),
+        views=select_embeddings(recipe, objective, views),
         tokens=tokens,
-        teacher=recipe.named(objective, taught) if "teacher" in batch else None,
-        present=recipe.named(objective, present) if "present" in batch else None,
-        texts=recipe.named(objective, text) if "text" in batch else None,
+        teacher=recipe.map_views(objective, teacher_rows) if "teacher" in batch else None,
+        present=recipe.map_views(objective, present) if "present" in batch else None,
+        texts=recipe.map_views(objective, text_numbers) if "text" in batch else None,
     )
 
 
@@ -349,14 +351,14 @@ def total(
         weight = fields.pop("weight")
         if sizes and objective.truncatable:
             assert size_weights is not None
-            each = [objective.loss(embedded.truncated(size), **fields) for size in sizes]
-            loss += weight * sum(size_weights[place] * one for place, one in enumerate(each))
+            losses = [objective.loss(embedded.truncated(size), **fields) for size in sizes]
+            loss += weight * sum(size_weights[place] * value for place, value in enumerate(losses))
         else:
             loss += weight * objective.loss(embedded, **fields)
     return loss
 
 
-def measured(terms: Sequence[tuple[Term, Embedded]]) -> dict[str, Float[Array, ""]]:
+def measure_terms(terms: Sequence[tuple[Term, Embedded]]) -> dict[str, Float[Array, ""]]:
     """What the objectives measure of a batch, as OBJECTIVE/NAME."""
     return {
         f"{term.name}/{name}": value

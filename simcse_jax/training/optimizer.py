@@ -19,7 +19,7 @@ RMSPROP_SQUARE = 0.9  # ρ
 
 
 class Optimization(NamedTuple):
-    """What an update is compiled for; its numbers are settings."""
+    """The choices that an update is compiled for; its numbers are settings."""
 
     optimizer: str = "adamw"
     bias_correction: bool = True  # of AdamW's means
@@ -71,7 +71,7 @@ def _scaling(chosen: Optimization, epsilon: Float[AnyArray, ""]) -> optax.Gradie
         return optax.scale_by_rms(RMSPROP_SQUARE, epsilon, eps_in_sqrt=False)
     corrected = optax.scale_by_adam(MEAN, SQUARE, epsilon)
     scaling = corrected if chosen.bias_correction else _uncorrected(corrected, epsilon)
-    return scaling if chosen.mu_dtype == "float32" else _with_mean_in(jnp.dtype(chosen.mu_dtype), scaling)
+    return scaling if chosen.mu_dtype == "float32" else _with_rounded_mean(jnp.dtype(chosen.mu_dtype), scaling)
 
 
 def _uncorrected(corrected: optax.GradientTransformation, epsilon: Float[AnyArray, ""]) -> optax.GradientTransformation:
@@ -86,7 +86,7 @@ def _uncorrected(corrected: optax.GradientTransformation, epsilon: Float[AnyArra
     return optax.GradientTransformation(corrected.init, update)
 
 
-def _with_mean_in(dtype: jnp.dtype, scaling: optax.GradientTransformation) -> optax.GradientTransformation:
+def _with_rounded_mean(dtype: jnp.dtype, scaling: optax.GradientTransformation) -> optax.GradientTransformation:
     """`scaling`, whose state keeps m rounded to `dtype`; an update reads and computes it in float32.
 
     Optax's own `mu_dtype` would multiply m by β₁ in that type: in bfloat16 by 0.8984 instead of 0.9.
@@ -117,13 +117,13 @@ def clip_by_global_norm(
     return optax.GradientTransformation(lambda params: optax.EmptyState(), update)
 
 
-def norm_of_whole(gradient: Params) -> Float[Array, ""]:
+def global_norm(gradient: Params) -> Float[Array, ""]:
     """The norm of a gradient whose arrays are not split. A GPU sums them together, not each in a kernel of its own."""
 
-    def together(gradient: Params) -> Float[Array, ""]:
+    def joint_norm(gradient: Params) -> Float[Array, ""]:
         squares = [jnp.square(x) for x in jax.tree.leaves(gradient)]
         rows = [jnp.sum(x, axis=tuple(range(1, x.ndim))) if x.ndim > 1 else x.ravel() for x in squares]
         # Without the barrier the compiler would take the sum apart again.
         return jnp.sqrt(jnp.sum(jax.lax.optimization_barrier(jnp.concatenate(rows))))
 
-    return for_platform(gradient, cuda=together, default=optax.tree.norm)
+    return for_platform(gradient, cuda=joint_norm, default=optax.tree.norm)

@@ -11,7 +11,7 @@ ENDED = "ended_at_step"  # in `result.json`, of a run that ended before its last
 
 @dataclasses.dataclass
 class Patience:
-    """Counts evaluations. The start's is none of them: its checkpoint is not kept, so it cannot be the best.
+    """Counts evaluations after the start, whose checkpoint is not kept and so cannot be the best.
 
     It depends on the scores alone, and these are in `metrics.jsonl`, which is cut off at the resumed step. So a resumed
     run ends where it would have ended.
@@ -44,12 +44,12 @@ class Patience:
 
     @property
     def line(self) -> dict[str, int]:
-        """What stands next to a score in `metrics.jsonl`."""
+        """The number next to a score in `metrics.jsonl`."""
         return {SINCE_BEST: self.since_best} if self.evaluations and self.step else {}
 
     @property
     def result(self) -> dict[str, int]:
-        """What `result.json` has of it."""
+        """The entry in `result.json`."""
         return {ENDED: self.step} if self.is_over else {}
 
     def __str__(self) -> str:

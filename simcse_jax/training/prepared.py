@@ -25,14 +25,14 @@ from simcse_jax.training.data_spec import DataSpec
 
 
 def open_prepared(data: DataSpec, model: Pretrained, tokenizer: Tokenizer) -> dict[str, PreparedCorpus]:
-    """The prepared corpora that `data.train` names, and prints their sizes; none if it names something else.
+    """Opens the prepared corpora that `data.train` names, and prints their sizes; {} if it names other data.
 
     Several are one, whose rows follow one another, unless a batch has rows of one source alone.
 
     Raises:
       UserError: naming the field that does not fit a corpus, or the file of it that is missing, cut or changed.
     """
-    folders = folders_of(data.train)
+    folders = find_folders(data.train)
     paths = {}
     for name, folder in folders.items():
         if is_remote(folder) and not data.local_cache:
@@ -52,10 +52,10 @@ def open_prepared(data: DataSpec, model: Pretrained, tokenizer: Tokenizer) -> di
         else:
             paths[name] = Path(folder)
     if paths and not data.one_source:
-        first, *others = paths.values()
-        if others:
-            check_alike({name: read_manifest(path) for name, path in paths.items()})
-        return {data.train: _open(data, data.train, [first, *others], model, tokenizer)}
+        first, *other_paths = paths.values()
+        if other_paths:
+            check_compatible({name: read_manifest(path) for name, path in paths.items()})
+        return {data.train: _open(data, data.train, [first, *other_paths], model, tokenizer)}
     return {name: _open(data, name, [path], model, tokenizer) for name, path in paths.items()}
 
 
@@ -63,8 +63,8 @@ def _open(data: DataSpec, name: str, paths: Sequence[Path], model: Pretrained, t
     """The corpus in one folder, or that of several."""
     prepared = Prepared(*paths)
     manifest = prepared.manifest
-    for path in paths:  # each: what two of them share, a third may not
-        check_same(data, read_manifest(path), model, tokenizer, name)
+    for path in paths:  # every one: two may agree where a third differs
+        check_corpus_fits(data, read_manifest(path), model, tokenizer, name)
     if not all(same_kind(shard.columns, manifest.columns) for shard in manifest.shards):
         if paths[1:] and not data.mixed:
             raise UserError(
@@ -96,20 +96,22 @@ def _open(data: DataSpec, name: str, paths: Sequence[Path], model: Pretrained, t
             f"config.data.subsample={data.subsample}: draws from all rows of {data.train} together; set it to 0, or "
             "leave out data.weights and data.batching"
         )
-    processes.say(f"{name}: {kinds(manifest)}, prepared")
+    processes.say(f"{name}: {describe_kinds(manifest)}, prepared")
     return PreparedCorpus(
         prepared,
         tokenizer.pad_token_id,
         data.labels,
         data.subsample,
-        mixture=by_weight(data.weights, split_sources(name), prepared.sizes) if data.weights and paths[1:] else None,
+        mixture=mix_by_weight(data.weights, split_sources(name), prepared.sizes)
+        if data.weights and paths[1:]
+        else None,
         texts=compares_texts(data, prepared, name),
         apart=hashed_texts(prepared) if data.keeps_apart else None,
     )
 
 
 def compares_texts(data: DataSpec, prepared: Prepared, name: str) -> bool:
-    """Whether equal texts are to be left out of the negatives; says so where that cannot be, but was not asked for.
+    """Whether equal texts are left out of the negatives; prints a note if they are not, for want of the texts.
 
     Raises:
       UserError: where it was asked for, or batches without equal texts were, and the text was not kept.
@@ -127,36 +129,36 @@ def compares_texts(data: DataSpec, prepared: Prepared, name: str) -> bool:
     return False
 
 
-def by_weight(weights: Sequence[float], names: Sequence[str], sizes: Sequence[int]) -> Mixture:
-    """The turns of sources by their weights, in an epoch of as many rows as they have, and prints them.
+def mix_by_weight(weights: Sequence[float], names: Sequence[str], sizes: Sequence[int]) -> Mixture:
+    """Shares an epoch of as many rows as the sources have among them by weight, and prints the shares.
 
     Raises:
       UserError: naming a source whose weight gives it no row.
     """
-    found = Mixture(share_out(sum(sizes), weights))
-    for name, count, times in zip(names, found.counts, found.times(sizes), strict=True):
+    mixture = Mixture(share_out(sum(sizes), weights))
+    for name, count, times in zip(names, mixture.counts, mixture.times(sizes), strict=True):
         if not count:
             raise UserError(f"config.data.weights: {name} would have no row of an epoch; give it a larger weight")
-        processes.say(f"{name}: {count:,} of the {found.total:,} rows of an epoch ({times:.3g} times each row)")
-    return found
+        processes.say(f"{name}: {count:,} of the {mixture.total:,} rows of an epoch ({times:.3g} times each row)")
+    return mixture
 
 
-def folders_of(name: str) -> dict[str, Folder]:
+def find_folders(name: str) -> dict[str, Folder]:
     """The folders of prepared corpora by name; {} if the name is another source's.
 
     Raises:
       UserError: when only some sources are corpora, one is not complete, or its bucket cannot be reached.
     """
     names = split_sources(name) if "," in name else [name]
-    found = {each: folder for each in names if (folder := _folder_of(each)) is not None}
-    if other := next((each for each in names if found and each not in found), None):
+    folders = {path: folder for path in names if (folder := _find_folder(path)) is not None}
+    if other := next((path for path in names if folders and path not in folders), None):
         raise UserError(
-            f"config.data.train={name}: {next(iter(found))} is a prepared corpus, {other} is not; prepare that too"
+            f"config.data.train={name}: {next(iter(folders))} is a prepared corpus, {other} is not; prepare that too"
         )
-    return found
+    return folders
 
 
-def _folder_of(name: str) -> Folder | None:
+def _find_folder(name: str) -> Folder | None:
     """The folder of a prepared corpus; None if the name is another source's."""
     if prefix_of(name) or (is_remote(name) and any(name.lower().endswith(kind) for kind in READERS)):
         return None
@@ -170,19 +172,22 @@ def _folder_of(name: str) -> Folder | None:
     return None
 
 
-def check_alike(manifests: Mapping[str, Manifest]) -> None:
+def check_compatible(manifests: Mapping[str, Manifest]) -> None:
     """Refuses corpora whose rows cannot be in one batch.
 
     Raises:
       UserError: naming two of them and what differs.
     """
-    (first, one), *others = manifests.items()
-    for name, other in others:
-        columns = min(one.columns, other.columns)
+    (first, first_manifest), *other_manifests = manifests.items()
+    for name, other in other_manifests:
+        columns = min(first_manifest.columns, other.columns)
         pairs = {
-            "--model": ((one.key["tokenizer"], one.token_bytes), (other.key["tokenizer"], other.token_bytes)),
-            "--max-length": (one.lengths[:columns], other.lengths[:columns]),
-            "--labels": (one.labels, other.labels),
+            "--model": (
+                (first_manifest.key["tokenizer"], first_manifest.token_bytes),
+                (other.key["tokenizer"], other.token_bytes),
+            ),
+            "--max-length": (first_manifest.lengths[:columns], other.lengths[:columns]),
+            "--labels": (first_manifest.labels, other.labels),
         }
         for option in (option for option, (ours, theirs) in pairs.items() if ours != theirs):
             apart = f", or set data.batching={ONE_SOURCE}" if option == "--labels" else ""
@@ -192,7 +197,7 @@ def check_alike(manifests: Mapping[str, Manifest]) -> None:
             )
 
 
-def check_same(data: DataSpec, manifest: Manifest, model: Pretrained, tokenizer: Tokenizer, name: str) -> None:
+def check_corpus_fits(data: DataSpec, manifest: Manifest, model: Pretrained, tokenizer: Tokenizer, name: str) -> None:
     """Refuses a corpus of another tokenizer or length, and fields that were chosen when it was prepared.
 
     Raises:
@@ -204,17 +209,17 @@ def check_same(data: DataSpec, manifest: Manifest, model: Pretrained, tokenizer:
             f"{model.name}; prepare it again with --model {model.name}"
             + (f" --template {model.template!r:.100}" if model.template else "")
         )
-    lengths, own = data.lengths, manifest.lengths
-    if lengths[: manifest.columns] != own[: manifest.columns]:
-        if len(set(lengths)) == len(set(own)) == 1:
+    lengths, built = data.lengths, manifest.lengths
+    if lengths[: manifest.columns] != built[: manifest.columns]:
+        if len(set(lengths)) == len(set(built)) == 1:
             raise UserError(
-                f"config.data.max_length={data.max_length}: {name} was prepared with {own.anchor}; set it to "
-                f"that, or prepare the corpus again with --max-length {data.max_length}"
+                f"config.data.max_length={data.max_length}: {name} was prepared with {built.anchor}; set it "
+                f"to that, or prepare the corpus again with --max-length {data.max_length}"
             )
         raise UserError(
             f"config.data.lengths: {lengths.anchor} tokens of anchors and {lengths.positive} of others, but {name} was "
-            f"prepared with {own.anchor} and {own.positive}; set data.lengths.anchor and data.lengths.positive to "
-            f"these, or prepare the corpus again with --max-length {lengths.anchor} {lengths.positive}"
+            f"prepared with {built.anchor} and {built.positive}; set data.lengths.anchor and data.lengths.positive "
+            f"to these, or prepare the corpus again with --max-length {lengths.anchor} {lengths.positive}"
         )
     augmentation = data.augment.name if data.augment else ""
     if data.spans or augmentation == "mlm":
@@ -239,10 +244,10 @@ def check_same(data: DataSpec, manifest: Manifest, model: Pretrained, tokenizer:
             )
 
 
-def kinds(manifest: Manifest) -> str:
+def describe_kinds(manifest: Manifest) -> str:
     """The number of examples of each kind: "3 sentences and 2 triplets"; where some lack negatives, the most."""
     numbers = {width: 0 for width in range(1, manifest.columns + 1)}
     for shard in manifest.shards:
         numbers[shard.columns] += shard.rows
-    found = " and ".join(f"{count} {kind_of(width)}" for width, count in numbers.items() if count)
-    return f"{found}, some with fewer hard negatives" if manifest.lacking else found
+    rows = " and ".join(f"{count} {kind_of(width)}" for width, count in numbers.items() if count)
+    return f"{rows}, some with fewer hard negatives" if manifest.lacking else rows

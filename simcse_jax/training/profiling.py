@@ -16,7 +16,7 @@ LAST_TRACED = SKIPPED + TRACED
 
 
 @contextlib.contextmanager
-def traced(update: Updates, folder: Path | None, steps: int) -> Iterator[Callable[..., Any]]:
+def trace_steps(update: Updates, folder: Path | None, steps: int) -> Iterator[Callable[..., Any]]:
     """The update, with a trace of its third to seventh call, or of the last ones of fewer, but of at least one.
 
     Args:

@@ -63,10 +63,10 @@ class Updates:
     @property
     def memory(self) -> int:
         """The bytes that the largest compiled program takes on a device."""
-        found: list[Any] = [program.memory_analysis() for program in self._compiled.values()]
+        sizes: list[Any] = [program.memory_analysis() for program in self._compiled.values()]
         return max(
-            each.argument_size_in_bytes + each.output_size_in_bytes - each.alias_size_in_bytes + each.temp_size_in_bytes
-            for each in found
+            size.argument_size_in_bytes + size.output_size_in_bytes - size.alias_size_in_bytes + size.temp_size_in_bytes
+            for size in sizes
         )
 
     def at_peak(self, step: int) -> float:

@@ -24,7 +24,7 @@ from simcse_jax.host.names import split_sources
 from simcse_jax.huggingface.load import Pretrained
 from simcse_jax.huggingface.tokenizer import Tokenizer
 from simcse_jax.training.data_spec import DataSpec
-from simcse_jax.training.prepared import by_weight, open_prepared
+from simcse_jax.training.prepared import mix_by_weight, open_prepared
 from simcse_jax.training.teacher import read_teachers, teach
 
 
@@ -59,20 +59,20 @@ def read_corpus(data: DataSpec, model: Pretrained, tokenizer: Tokenizer, example
         raise UserError(f"config.{field}={most}: {model.name} takes at most {model.config.max_length} tokens")
     _check_template(data, model, tokenizer)
     if prepared := open_prepared(data, model, tokenizer):
-        check_roles(data, [name for name, each in prepared.items() if each.num_columns == 1], len(prepared))
+        check_roles(data, [name for name, folder in prepared.items() if folder.num_columns == 1], len(prepared))
         opened = []
-        for name, each in prepared.items():
-            pairing = choose_pairing(data, each.num_columns)
-            check_enough(data.batch_size, name, each.num_rows, pairing)
-            opened.append(dataclasses.replace(each, pairing=pairing))
-        found: AnyCorpus = opened[0] if len(opened) == 1 else one_source(data, list(prepared), opened)
+        for name, folder in prepared.items():
+            pairing = choose_pairing(data, folder.num_columns)
+            check_enough(data.batch_size, name, folder.num_rows, pairing)
+            opened.append(dataclasses.replace(folder, pairing=pairing))
+        corpus: AnyCorpus = opened[0] if len(opened) == 1 else make_one_source(data, list(prepared), opened)
     else:
-        found = _tokenized(data, model, tokenizer, examples)
+        corpus = _tokenize(data, model, tokenizer, examples)
     if data.repeated:
-        for part in found.parts:
+        for part in corpus.parts:
             length = int(part.places[min(1, part.num_columns - 1)])
             _check_repeated(length, length + data.repeated.most(length), model)
-    return found
+    return corpus
 
 
 def _check_repeated(length: int, longer: int, model: Pretrained) -> None:
@@ -87,7 +87,7 @@ def _check_repeated(length: int, longer: int, model: Pretrained) -> None:
 def _check_template(data: DataSpec, model: Pretrained, tokenizer: Tokenizer) -> None:
     """Refuses lengths that leave no room for a sentence in its template, or none for a longer one of positives.
 
-    And positives with repeated tokens, which would be the template's too.
+    Also refuses positives with repeated tokens, since the template's would be repeated too.
     """
     template, other = tokenizer.template, data.positive_template
     if template is None:
@@ -112,7 +112,7 @@ def _check_template(data: DataSpec, model: Pretrained, tokenizer: Tokenizer) -> 
         )
 
 
-def _tokenized(data: DataSpec, model: Pretrained, tokenizer: Tokenizer, examples: Examples | None) -> AnyCorpus:
+def _tokenize(data: DataSpec, model: Pretrained, tokenizer: Tokenizer, examples: Examples | None) -> AnyCorpus:
     """The corpus of texts."""
     names, prompts = split_sources(data.train), data.prompts
     check_prompts(tokenizer, prompts, data.lengths, "config.data.prompts.{}")
@@ -120,7 +120,7 @@ def _tokenized(data: DataSpec, model: Pretrained, tokenizer: Tokenizer, examples
     examples = read_training_examples(data) if examples is None else examples
     check_scores(data, examples)
     if data.augment:
-        examples = augmented(data, examples)
+        examples = augment_examples(data, examples)
     group, kinds = 1, [examples.kinds_of_source(number) for number in range(len(names))]
     if data.spans:
         examples, group = _spans(data, tokenizer, examples.columns[0]), data.spans.anchors
@@ -129,13 +129,13 @@ def _tokenized(data: DataSpec, model: Pretrained, tokenizer: Tokenizer, examples
     _say_kinds(data.train, names, kinds, examples)
     pairing = choose_pairing(data, len(examples.columns))
     check_enough(data.batch_size, data.train, len(examples), pairing)
-    check_roles(data, alone_in(names, examples), len(names))
+    check_roles(data, single_column_sources(names, examples), len(names))
     corpus = tokenize(examples, tokenizer, data.lengths if any(data.own_lengths) else data.max_length, prompts)
     corpus = dataclasses.replace(corpus, pairing=pairing, group=group)
     if corpus.cut:
         at = " and ".join(str(length) for length in dict.fromkeys(data.lengths))
-        every = len(examples) * len(examples.columns) if examples.present is None else int(examples.present.sum())
-        processes.say(f"{corpus.cut:,} of {every:,} sentences have more than {at} tokens and are cut there")
+        sentences = len(examples) * len(examples.columns) if examples.present is None else int(examples.present.sum())
+        processes.say(f"{corpus.cut:,} of {sentences:,} sentences have more than {at} tokens and are cut there")
     if data.teacher:
         corpus = dataclasses.replace(corpus, teacher=teach(data.teacher, teachers, examples))
     if prompts:
@@ -145,14 +145,14 @@ def _tokenized(data: DataSpec, model: Pretrained, tokenizer: Tokenizer, examples
     if corpus.sizes and data.one_source:
         firsts = itertools.accumulate(corpus.sizes, initial=0)
         parts = [corpus.of_source(number) for number in range(len(corpus.sizes))]
-        numbered_parts = [with_texts(data, part, examples, first) for part, first in zip(parts, firsts, strict=False)]
-        return one_source(data, names, numbered_parts)
+        numbered_parts = [number_texts(data, part, examples, first) for part, first in zip(parts, firsts, strict=False)]
+        return make_one_source(data, names, numbered_parts)
     if data.weights and corpus.sizes:
-        corpus = dataclasses.replace(corpus, mixture=by_weight(data.weights, names, corpus.sizes))
-    return with_texts(data, corpus, examples)
+        corpus = dataclasses.replace(corpus, mixture=mix_by_weight(data.weights, names, corpus.sizes))
+    return number_texts(data, corpus, examples)
 
 
-def with_texts(data: DataSpec, corpus: Corpus, examples: Examples, first: int = 0) -> Corpus:
+def number_texts(data: DataSpec, corpus: Corpus, examples: Examples, first: int = 0) -> Corpus:
     """A corpus with numbers of its texts, where something depends on which are equal.
 
     `first` is its first row in `examples`.
@@ -163,8 +163,8 @@ def with_texts(data: DataSpec, corpus: Corpus, examples: Examples, first: int = 
         return corpus
     columns = (column[rows] for column in examples.columns[:width])
     numbers, texts = numbered(zip(*columns, strict=True))
-    there = np.array([bool(text) for text in texts])[numbers]
-    apart = np.where(there, numbers, -1) if data.keeps_apart else None
+    has_text = np.array([bool(text) for text in texts])[numbers]
+    apart = np.where(has_text, numbers, -1) if data.keeps_apart else None
     return dataclasses.replace(corpus, texts=numbers if left_out else None, apart=apart)
 
 
@@ -180,7 +180,7 @@ def _say_kinds(data: str, names: Sequence[str], kinds: list[str], examples: Exam
     """Prints what each source has, and the rows that were skipped."""
     skipped = {"blank rows": examples.blank, "without a label": examples.unlabelled}
     skipped["without a score"] = examples.unscored
-    notes = [f"{count} {what} skipped" for what, count in skipped.items() if count]
+    notes = [f"{count} {reason} skipped" for reason, count in skipped.items() if count]
     if kinds[1:]:
         for name, kind in zip(names, kinds, strict=True):
             processes.say(f"{name}: {kind}")
@@ -190,7 +190,7 @@ def _say_kinds(data: str, names: Sequence[str], kinds: list[str], examples: Exam
 
 
 def check_drawn(subsample: int, names: Sequence[str], sizes: Sequence[int]) -> None:
-    """Refuses a subsample without any row of a source that is to have its turns.
+    """Refuses a subsample that leaves a source without rows.
 
     Raises:
       UserError: naming the source.
@@ -202,23 +202,23 @@ def check_drawn(subsample: int, names: Sequence[str], sizes: Sequence[int]) -> N
 
 def say_prompts(names: Sequence[str], prompts: Sequence[Prompts]) -> None:
     """Prints the prompts of each source; one line where all have the same."""
-    same = all(each == prompts[0] for each in prompts)
-    for name, each in zip(["all sources" if names[1:] else names[0]] if same else names, prompts, strict=False):
-        processes.say(f"{name}: prompts {each.anchor!r} and {each.positive!r}")
+    same = all(prompt == prompts[0] for prompt in prompts)
+    for name, prompt in zip(["all sources" if names[1:] else names[0]] if same else names, prompts, strict=False):
+        processes.say(f"{name}: prompts {prompt.anchor!r} and {prompt.positive!r}")
 
 
-def one_source(data: DataSpec, names: Sequence[str], parts: Sequence[MixedCorpus]) -> OneSource:
+def make_one_source(data: DataSpec, names: Sequence[str], parts: Sequence[MixedCorpus]) -> OneSource:
     """The sources of a run whose batches have rows of one source each.
 
     Raises:
       UserError: naming a source that is smaller than a batch, or whose weight is too small.
     """
-    found = OneSource(tuple(names), tuple(parts), data.weights)
-    found.mixture(data.batch_size)
-    return found
+    source = OneSource(tuple(names), tuple(parts), data.weights)
+    source.mixture(data.batch_size)
+    return source
 
 
-def alone_in(names: Sequence[str], examples: Examples) -> list[str]:
+def single_column_sources(names: Sequence[str], examples: Examples) -> list[str]:
     """The sources with one column of sentences, each its own positive."""
     widths = np.full(len(examples), len(examples.columns)) if examples.present is None else examples.present.sum(axis=1)
     of = np.zeros(len(examples), np.int64) if examples.sources is None else examples.sources
@@ -293,7 +293,7 @@ def check_scores(data: DataSpec, examples: Examples) -> None:
         )
 
 
-def augmented(data: DataSpec, examples: Examples) -> Examples:
+def augment_examples(data: DataSpec, examples: Examples) -> Examples:
     """Pairs of a sentence and a changed copy of it."""
     options = data.augment
     assert options is not None
@@ -302,9 +302,9 @@ def augmented(data: DataSpec, examples: Examples) -> Examples:
             f"config.data.augment.name={options.name!r}: {data.train} has positives of its own; "
             "choose its sentences alone with data.columns.anchor"
         )
-    own = examples.columns[0]
+    anchors = examples.columns[0]
     name, percent, both, lexicon, mlm_model = options
     change = functools.partial(
-        augment, own, name=name, percent=percent, lexicon=lexicon, mlm_model=mlm_model, seed=data.seed
+        augment, anchors, name=name, percent=percent, lexicon=lexicon, mlm_model=mlm_model, seed=data.seed
     )
-    return dataclasses.replace(examples, columns=(change(column=0) if both else own, change(column=1)))
+    return dataclasses.replace(examples, columns=(change(column=0) if both else anchors, change(column=1)))

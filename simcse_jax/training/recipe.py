@@ -14,7 +14,7 @@ from simcse_jax.models.sentence_encoder import Graph, SentenceEncoder
 from simcse_jax.objectives.objective import Objective, SecondPassObjective, Term, TokenObjective
 from simcse_jax.objectives.registry import BUILT_IN
 from simcse_jax.objectives.rows import Towers
-from simcse_jax.objectives.views import Plan, View, each_of
+from simcse_jax.objectives.views import Plan, View, flatten_views
 from simcse_jax.training.optimizer import ADAMW, Optimization
 
 Networks = tuple[tuple[str, Graph], ...]  # by name
@@ -55,14 +55,19 @@ class Recipe(NamedTuple):
 
     @property
     def reads_words(self) -> bool:
-        """Whether anything but the encoder sees the ids of tokens, which must be those of words then.
+        """Whether anything but the encoder reads token ids, which must then be those of the vocabulary.
 
         A language model's head scores all words, a generator, a change and a template may write words that are not in
         the batch, mask tokens are known by their id, and an objective from outside looks at what it likes.
         """
         changed = any(callable(view.change) for view in self.views)
-        own = self.pooler == MASK_TOKEN or any(view.removed for view in self.views)  # ids that are written here
-        return self.masking is not None or changed or own or any(term.name not in BUILT_IN for term in self.objectives)
+        writes_ids = self.pooler == MASK_TOKEN or any(view.removed for view in self.views)  # ids that are written here
+        return (
+            self.masking is not None
+            or changed
+            or writes_ids
+            or any(term.name not in BUILT_IN for term in self.objectives)
+        )
 
     @property
     def ignores_shift(self) -> bool:
@@ -83,7 +88,7 @@ class Recipe(NamedTuple):
         differ = together and any(view.tower for view in self.views)
         return projected and unread and not (self.use_head or differ)
 
-    def read_by(self, objective: Objective) -> dict[str, View]:
+    def views_read_by(self, objective: Objective) -> dict[str, View]:
         """The views whose tokens' features the objective's pass over tokens reads, by its names."""
         names = objective.features if isinstance(objective, TokenObjective) else ()
         views = objective.views(self.plan)
@@ -92,16 +97,16 @@ class Recipe(NamedTuple):
     @property
     def read_by_tokens(self) -> list[View]:
         """All views whose tokens' features an objective reads."""
-        return [view for term in self.objectives for view in self.read_by(term.objective).values()]
+        return [view for term in self.objectives for view in self.views_read_by(term.objective).values()]
 
-    def named(self, objective: Objective, of: Callable[[View], Array]) -> dict[str, Array]:
-        """Something of each view by the objective's names for them; of several under one name a stack."""
+    def map_views(self, objective: Objective, of: Callable[[View], Array]) -> dict[str, Array]:
+        """Maps `of` over views, by the objective's names; results for several views under one name are stacked."""
         by_name: dict[str, Array] = {}
         for name, view in objective.views(self.plan).items():
             if isinstance(view, View):
                 by_name[name] = of(view)
             elif view:
-                by_name[name] = jnp.stack([of(one) for one in view])
+                by_name[name] = jnp.stack([of(column) for column in view])
         return by_name
 
     def towers(self, encoders: Mapping[int | str, SentenceEncoder]) -> Towers:
@@ -111,4 +116,4 @@ class Recipe(NamedTuple):
 
 @functools.lru_cache
 def _views(objectives: tuple[Term, ...], plan: Plan) -> tuple[View, ...]:
-    return tuple(dict.fromkeys(view for term in objectives for view in each_of(term.objective.views(plan))))
+    return tuple(dict.fromkeys(view for term in objectives for view in flatten_views(term.objective.views(plan))))

@@ -34,12 +34,12 @@ def choose(training: Training, state: TrainState) -> tuple[int, Embedder, Embedd
     setup, checkpoints, folder = training.setup, training.checkpoints, training.folder
 
     def model(params: Params, tower: int = 0) -> Embedder:
-        return setup.embed.with_params(setup.model(setup.scored(params), tower))
+        return setup.embed.with_params(setup.model(setup.gather_for_scoring(params), tower))
 
     intended = checkpoints.best
     best, params = checkpoints.restore_best(state.params)
     kept = [0] if setup.schedule.keep_start else []  # the start may have been better
-    with processes.together():
+    with processes.exit_together():
         if processes.is_first() and (best != intended or folder.scored_step() not in (None, best, *kept)):
             folder.drop_result()
     if setup.inputs.evaluation is None:  # nothing needs the model
@@ -70,7 +70,7 @@ def report(training: Training, best: int, embed: Embedder, start: Embedder | Non
     with doing():
         result = final_scores(inputs, embed, seed, before)
         if start is not None:
-            first, last = (transformed(each, inputs.evaluation.postprocess, seed) for each in (start, embed))
+            first, last = (transformed(encode, inputs.evaluation.postprocess, seed) for encode in (start, embed))
             comparison = compare(inputs.evaluation.at_end, first, last, seed)
             against = {AGAINST_START: comparison._asdict() | {"step": best}}
             if not comparison.is_better:
@@ -92,7 +92,7 @@ def report(training: Training, best: int, embed: Embedder, start: Embedder | Non
 
 
 def describe_comparison(comparison: Comparison) -> str:
-    """The comparison with the start, for people."""
+    """The comparison with the start, as text."""
     before, after, low, high, measure = comparison
     numbers = [f"{before:.2f}", f"{after:.2f}", f"{after - before:+.2f}", f"{low:+.2f} to {high:+.2f}"]
     table = aligned([["before", "after", "change", "95% interval"], numbers])
@@ -106,7 +106,7 @@ def scores_before(folder: Workdir) -> dict[str, Any]:
     Raises:
       UserError: when it is damaged.
     """
-    with processes.together():
+    with processes.exit_together():
         text = json.dumps(folder.read_result() or {}) if processes.is_first() else ""
     return json.loads(processes.gather(text)[0])
 
@@ -126,7 +126,7 @@ def final_scores(inputs: Inputs, embed: Embedder, seed: int, before: Mapping[str
     assert everything is not None
 
     def scores(embed: Embedder, before: Mapping[str, Any]) -> dict[str, Any]:
-        evaluation = everything.missing_in(before)
+        evaluation = everything.restrict_to_missing(before)
         kept = before if evaluation is not everything else {}
         return {**kept, **evaluation.final_scores(lambda some: embed.with_progress(some, processes.is_first()), seed)}
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from simcse_jax.config.checks import ineffective, validate
 from simcse_jax.config.fields import LARGEST, flatten, trains
-from simcse_jax.config.loss_fields import sizes_of
-from simcse_jax.config.recorded import identity, recorded
+from simcse_jax.config.loss_fields import matryoshka_sizes
+from simcse_jax.config.recorded import config_fingerprint, to_record
 from simcse_jax.config.sections import Config, Section
 from simcse_jax.devices import processes
 from simcse_jax.devices.backend import slow_bfloat16
@@ -19,10 +19,10 @@ from simcse_jax.host.locks import held
 from simcse_jax.host.names import by_field
 from simcse_jax.host.outputs import output_folder
 from simcse_jax.host.storage import as_path
-from simcse_jax.objectives.registry import needing, trained
+from simcse_jax.objectives.registry import needing, trained_objectives
 from simcse_jax.runs.checkpoints import Checkpoints
 from simcse_jax.runs.reporters.opening import check_installed, report_to_all
-from simcse_jax.runs.state import TrainState, frozen_params, model_spec, own_adapter, with_parts
+from simcse_jax.runs.state import TrainState, add_parts, frozen_params, model_spec, starting_adapter
 from simcse_jax.runs.workdir import Workdir
 from simcse_jax.training.evaluation import check_sizes, read_analysis, read_evaluation
 from simcse_jax.training.generator import read_generator
@@ -40,7 +40,7 @@ from simcse_jax.training.inputs import (
 )
 from simcse_jax.training.loop import Training
 from simcse_jax.training.patience import Patience
-from simcse_jax.training.profiling import LAST_TRACED, traced
+from simcse_jax.training.profiling import LAST_TRACED, trace_steps
 from simcse_jax.training.programs import Updates
 from simcse_jax.training.reading import read_corpus
 from simcse_jax.training.result import finish
@@ -59,7 +59,7 @@ READ = (
     "eval.postprocess_data",
     "analysis.data",
 )
-LISTS = ("data.train", "eval.retrieval.data", "eval.postprocess_data")  # those of them that may name several sources
+LISTS = ("data.train", "eval.retrieval.data", "eval.postprocess_data")  # fields that may name several sources
 
 
 def train_and_evaluate(
@@ -72,7 +72,7 @@ def train_and_evaluate(
 
     Args:
       config, workdir: of the run.
-      profile: a folder for a trace of a few steps of the first process (`profiling.traced`); None for no trace.
+      profile: a folder for a trace of a few steps of the first process (`profiling.trace_steps`); None for no trace.
       callbacks: called with the step and the scores after each evaluation, in every process.
 
     Returns:
@@ -88,7 +88,7 @@ def train_and_evaluate(
     processes.initialize(config.parallel.processes, config.parallel.process_id, config.parallel.coordinator)
     with contextlib.ExitStack() as job:
         preemption = job.enter_context(contextlib.closing(Preemption()))
-        with processes.together():
+        with processes.exit_together():
             folder = Workdir(as_path(workdir))
             inputs = read(config, folder)
             trace = output_folder(profile, option="--profile") if profile and processes.is_first() else None
@@ -101,7 +101,7 @@ def train_and_evaluate(
         state, resumed = training.restore(state)
         if resumed is not None:
             preemption.resumed(resumed)
-        with processes.together():
+        with processes.exit_together():
             if processes.is_first():
                 training.metrics = folder.metrics(resumed)
         with closing_all([part for part in (training.metrics, checkpoints) if part is not None]):
@@ -112,7 +112,7 @@ def train_and_evaluate(
 
 
 def read(config: Section, folder: Workdir | None = None) -> Inputs:
-    """Everything that a run reads before it starts, checked, with what people should know of its config.
+    """Reads and checks everything that a run needs before it starts, and prints notes on its config.
 
     `folder` is the run's; None where nothing is to be written.
 
@@ -122,10 +122,10 @@ def read(config: Section, folder: Workdir | None = None) -> Inputs:
     if folder is not None:
         folder.check_is_folder()
         if folder.exists:  # before anything is read
-            folder.check_same_config(recorded(config))
+            folder.check_same_config(to_record(config))
     for field in ineffective(config):
         processes.say(f"config.{field} has no effect with the other fields")
-    terms = [f"{config.objective[name].weight:g} {name}" for name in trained(config.objective)]
+    terms = [f"{config.objective[name].weight:g} {name}" for name in trained_objectives(config.objective)]
     if len(terms) > 1:
         processes.say(f"loss: {' + '.join(terms)}")
     if config.train.dtype == "bfloat16" and (slow := slow_bfloat16()):
@@ -144,7 +144,7 @@ def sources(config: Section) -> dict[str, str]:
 
 
 def read_inputs(config: Section) -> Inputs:
-    """Everything a run reads before it starts, checked.
+    """Reads and checks everything that a run needs before it starts.
 
     Raises:
       UserError: in one line, for anything that is wrong.
@@ -159,12 +159,14 @@ def read_inputs(config: Section) -> Inputs:
 
     model = read_start(spec, data.max_length, training, measured=config.analysis.every > 0)
     tokenizer = model.tokenizer
-    known = dataclasses.replace(model.config, convolutions=spec.convolutions, mask_token_id=tokenizer.mask_token_id)
-    model = dataclasses.replace(model, config=known)
+    model_config = dataclasses.replace(
+        model.config, convolutions=spec.convolutions, mask_token_id=tokenizer.mask_token_id
+    )
+    model = dataclasses.replace(model, config=model_config)
     template = read_positive_template(views.positive_template, views.denoising, model, tokenizer)
     check_poolers(spec, model, [name for name, value in views.items() if value == "shuffled"])
-    with_parts(model.config, spec)  # refuses what does not fit
-    adapter = own_adapter(spec, model)
+    add_parts(model.config, spec)  # refuses what does not fit
+    adapter = starting_adapter(spec, model)
     language_model = read_masking(model) if needing(spec.objectives, "masks_tokens") else None
     replaces = training and needing(spec.objectives, "replaces_tokens")
     generator = read_generator(spec.generator, model, data.longest) if replaces else None
@@ -175,7 +177,7 @@ def read_inputs(config: Section) -> Inputs:
         check_head(spec, model)
         return Inputs(devices, evaluation, model, tokenizer, None, language_model, analysis, 0, adapter=adapter)
 
-    sizes = check_sizes(sizes_of(config), model.config.sentence_size, evaluation)
+    sizes = check_sizes(matryoshka_sizes(config), model.config.sentence_size, evaluation)
     corpus = read_corpus(data, model, tokenizer, apart and apart.examples)
     check_corpus(config, corpus)
     total_steps = config.train.max_steps or config.train.epochs * corpus.steps_per_epoch(batch_size)
@@ -198,7 +200,7 @@ def enter(job: contextlib.ExitStack, folder: Workdir, config: Section, inputs: I
       UserError: naming what differs in the workdir or in another process, or the other job that writes there.
     """
     prints = inputs.fingerprints
-    facts = {"the config": identity(config), **prints}
+    facts = {"the config": config_fingerprint(config), **prints}
     if inputs.evaluation:
         facts["the evaluation at the end"] = inputs.evaluation.final_fingerprint
     resuming = folder.exists
@@ -206,29 +208,29 @@ def enter(job: contextlib.ExitStack, folder: Workdir, config: Section, inputs: I
     processes.agree(facts)
     spec = model_spec(config)
     frozen = frozen_params(spec, inputs.model)
-    with processes.together():
+    with processes.exit_together():
         if processes.is_first():
             job.enter_context(held(folder.path))
         if resuming or folder.exists:  # another job may have ended just now
-            folder.check_same_run(recorded(config), prints)
+            folder.check_same_run(to_record(config), prints)
         elif processes.is_first():
             examples, prompts = inputs.num_examples, inputs.prompts
-            folder.create(recorded(config), prints, spec, inputs.model, inputs.tokenizer, examples, frozen, prompts)
+            folder.create(to_record(config), prints, spec, inputs.model, inputs.tokenizer, examples, frozen, prompts)
         if processes.is_first():
             folder.keep_frozen(frozen)
-    with processes.together():
+    with processes.exit_together():
         folder.wait()
 
 
 def begin(training: Training, config: Section, resumed: int | None, step: int) -> None:
     """Before the first step: opens the reporters, and finds out whether the run has ended already."""
-    with processes.together():
+    with processes.exit_together():
         if training.metrics is not None:
             fields, folder = flatten(config), training.folder.path
             report_to_all(training.metrics, config.train.report_to, fields, folder, resumed)
             training.patience.replay(training.metrics.lines)
     training.decide()
-    with processes.together():
+    with processes.exit_together():
         if processes.is_first() and (resumed is None or training.left(step)):
             training.folder.drop_result()
 
@@ -237,12 +239,12 @@ def train(
     training: Training, state: TrainState, preemption: Preemption, resumed: int | None, trace: Path | None
 ) -> TrainState:
     """All steps that are left, with a trace of some of them in the folder `trace`."""
-    left, schedule = training.left(int(state.step)), training.setup.schedule
+    steps_left, schedule = training.left(int(state.step)), training.setup.schedule
     if not schedule.total and resumed is None:
         training.look(0, state, schedule.due(0))
-    if trace and not left:
+    if trace and not steps_left:
         processes.say(f"--profile {trace}: no step is left that could be traced")
     elif trace:
         training.ahead = 1 + LAST_TRACED  # nothing is compiled within the trace
-    with traced(training.updates, trace if left else None, left) as training.traced_update:
+    with trace_steps(training.updates, trace if steps_left else None, steps_left) as training.traced_update:
         return training.train(state, preemption)

@@ -1,4 +1,4 @@
-"""What evaluators say of a run's model between the steps: by which of its encoders, and its scores."""
+"""Scores a run's model between steps, and chooses which of two encoders stands for it."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from simcse_jax.training.setup import Setup
 
 
 @dataclasses.dataclass(frozen=True)
-class Shown:
+class ProgressEncoder:
     """A model for evaluators, which shows its progress."""
 
     embedder: Embedder
@@ -30,29 +30,31 @@ class Shown:
         return dataclasses.replace(self.embedder.tokens, last_only=True)
 
 
-class Chosen(NamedTuple):
+class ChosenTower(NamedTuple):
     """The encoder of a run that stands for its model, and its scores; {} where none were due."""
 
-    model: Shown
+    model: ProgressEncoder
     tower: int
     scores: dict[str, Any]
     which: dict[str, int]  # of two encoders, for the metrics
 
 
-def choose(setup: Setup, params: Params, score: bool) -> Chosen:
-    """Of two encoders the one with the better score; without scores, and with equal ones, the anchors'.
+def choose(setup: Setup, params: Params, score: bool) -> ChosenTower:
+    """Chooses the encoder with the better score; the anchors' encoder if scores are equal or missing.
 
     Args:
       setup: the run's.
-      params: all that train, of `Setup.scored`.
+      params: all that train, of `Setup.gather_for_scoring`.
       score: whether a score is due.
 
     Raises:
       NotFinite: when embeddings are not finite.
     """
-    own = [setup.model(params, tower) for tower in setup.towers]
-    judged = [Shown(setup.judge.with_params(each)) for each in own] if score and setup.scoring else []
-    each = [evaluate_all(model, setup.scoring) for model in judged]
-    tower = max(range(len(each)), key=lambda tower: next(iter(each[tower].values())), default=0)
-    which = {"second_encoder": tower} if own[1:] else {}
-    return Chosen(Shown(setup.embed.with_params(own[tower])), tower, each[tower] if each else {}, which)
+    models = [setup.model(params, tower) for tower in setup.towers]
+    judged = [ProgressEncoder(setup.judge.with_params(model)) for model in models] if score and setup.scoring else []
+    scores = [evaluate_all(model, setup.scoring) for model in judged]
+    tower = max(range(len(scores)), key=lambda tower: next(iter(scores[tower].values())), default=0)
+    which = {"second_encoder": tower} if models[1:] else {}
+    return ChosenTower(
+        ProgressEncoder(setup.embed.with_params(models[tower])), tower, scores[tower] if scores else {}, which
+    )

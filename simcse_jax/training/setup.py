@@ -10,18 +10,25 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding
 
 from simcse_jax.choices import REPEATED, SPANS
-from simcse_jax.config.fields import fields_of, flatten, has_scores, numbers_of_step
-from simcse_jax.config.loss_fields import scored_by_data, sizes_of, weights_of
+from simcse_jax.config.fields import declared_fields, flatten, has_scores, numbers_of_step
+from simcse_jax.config.loss_fields import has_data_scores, matryoshka_sizes, matryoshka_weights
 from simcse_jax.config.parallel_fields import BY_LAYER
 from simcse_jax.config.sections import Config, Section
-from simcse_jax.config.source_fields import ONE_SOURCE, no_gaps, read_prompts, read_range, read_weights
+from simcse_jax.config.source_fields import ONE_SOURCE, gap_reason, read_prompts, read_range, read_weights
 from simcse_jax.data.batches import Corpus
 from simcse_jax.data.corpora import AnyBatches, AnyCorpus
 from simcse_jax.data.documents import Spans
 from simcse_jax.data.scores import Scores
 from simcse_jax.data.tokens import Lengths, Prompts
-from simcse_jax.devices.mesh import by_rows, data_mesh, place, replicate, replicated, split_over_examples
-from simcse_jax.devices.parts import distribute, whole
+from simcse_jax.devices.mesh import (
+    compile_by_rows,
+    data_mesh,
+    place,
+    replicate,
+    replicated_sharding,
+    split_over_examples,
+)
+from simcse_jax.devices.parts import distribute, replicate_whole
 from simcse_jax.encoding.embedder import Embedder
 from simcse_jax.errors import UserError
 from simcse_jax.evaluation.analysis.last_layer import EmbedWithLayers, LastLayer, Sample
@@ -36,23 +43,23 @@ from simcse_jax.models.masking import Masking
 from simcse_jax.models.parameters import Arrays, Params, with_encoder
 from simcse_jax.models.sentence_encoder import Graph, build
 from simcse_jax.objectives.objective import Columns, Term
-from simcse_jax.objectives.registry import needing, pairing_of, temperature_of, trained, with_loss
+from simcse_jax.objectives.registry import find_pairing, find_temperature, load_loss, needing, trained_objectives
 from simcse_jax.objectives.rows import Batch, Settings
 from simcse_jax.objectives.views import Plan
 from simcse_jax.runs.state import (
     ModelSpec,
     TrainState,
+    add_parts,
     frozen_params,
     initial_kept,
     initial_params,
     model_spec,
-    with_parts,
 )
 from simcse_jax.training.columns import check_needs
 from simcse_jax.training.data_spec import Augmentation, DataSpec
 from simcse_jax.training.evaluation import AnalysisSpec, EvaluationSpec
-from simcse_jax.training.gathering import ByLayer, as_multiplied
-from simcse_jax.training.generator import networks_of
+from simcse_jax.training.gathering import ByLayer, cast_to_product_dtype
+from simcse_jax.training.generator import build_networks
 from simcse_jax.training.held_out import HeldOutSpec
 from simcse_jax.training.inputs import Inputs
 from simcse_jax.training.learning_rate import warmup_steps
@@ -65,6 +72,9 @@ from simcse_jax.training.teacher import TeacherSpec
 NOTHING = Corpus(np.zeros((0, 1, 1), np.int32), np.zeros((0, 1, 1), np.int8))  # of a run without steps
 # Numbers of the step whose last part would not say what they are.
 RENAMED = {"model.lora.dropout": "lora_dropout", "matryoshka.weights": "size_weights"}
+
+# Fields of `config.data` that `DataSpec` has as they are.
+AS_IN_DATA = "train", "max_length", "positives", "subsample", "mixed", "local_cache", "equal_texts"
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -89,18 +99,18 @@ class Setup:
 
     @property
     def judge(self) -> Embedder:
-        """As `embed`, with the pooler of the scores that choose a checkpoint."""
+        """`embed` with the pooler by which checkpoints are chosen."""
         return dataclasses.replace(self.embed, pooler=self.spec.choosing_pooler)
 
     @property
     def recipe(self) -> Recipe:
-        """That of the first source."""
+        """The recipe of the first source."""
         return self.recipes[0]
 
     @property
     def replicated(self) -> NamedSharding:
         """The same array on every device."""
-        return replicated(self.mesh)
+        return replicated_sharding(self.mesh)
 
     @functools.cached_property
     def by_example(self) -> NamedSharding:
@@ -122,22 +132,22 @@ class Setup:
         Weights go from the host straight to their places, where the optimizer's part is made: no device ever has all of
         either.
         """
-        every = initial_params(self.spec, self.inputs.model, self.inputs.adapter)
-        params = partial.split(every, self.encoder)[0]
+        all_params = initial_params(self.spec, self.inputs.model, self.inputs.adapter)
+        params = partial.split(all_params, self.encoder)[0]
         params, kept = distribute((params, initial_kept(self.spec, self.encoder, params)), self.mesh)
         return split_state(params, self.numbers, self.recipe.optimization, kept, self.mesh)
 
-    def scored(self, params: Params) -> Params:
+    def gather_for_scoring(self, params: Params) -> Params:
         """The parameters as they are scored: whole on every device, or by layer in parts."""
-        return params if self.recipe.by_layer else whole(params, self.mesh)
+        return params if self.recipe.by_layer else replicate_whole(params, self.mesh)
 
     def model(self, trained: Params, tower: int = 0) -> Params:
-        """All parameters, for scoring: with those that are frozen and without LoRA, whose products are added.
+        """All parameters, for scoring: with the frozen ones, and with LoRA's products added to the weights.
 
         The first or the second encoder stands in the place of the first one.
 
         Args:
-          trained: of `scored`.
+          trained: of `gather_for_scoring`.
           tower: the encoder.
         """
         frozen = self.frozen
@@ -161,56 +171,50 @@ class Setup:
 
 
 def data_spec(config: Config) -> DataSpec:
-    """What a run asks of its training data."""
+    """The training data of a run, and how it reads them."""
     data, views, objectives = config.data, config.views, config.objective
     scored, taught = needing(objectives, "scores"), needing(objectives, "teacher")
-    paired_by, pairing = pairing_of(objectives) or ("", None)
+    paired_by, pairing = find_pairing(objectives) or ("", None)
     return DataSpec(
-        train=data.train,
+        **{name: data[name] for name in AS_IN_DATA},
         batch_size=config.train.batch_size,
         seed=config.seed,
-        max_length=data.max_length,
         columns=dict(data.columns),
-        positives=data.positives,
-        subsample=data.subsample,
-        mixed=data.mixed,
         one_source=data.batching == ONE_SOURCE,
         weights=read_weights(data.weights),
         prompts=tuple(map(Prompts, *read_prompts(config))) if any(data.prompts.values()) else (),
         own_lengths=Lengths(**data.lengths),
         spans=Spans(**data.spans) if data.positives == SPANS else None,
         augment=Augmentation(**data.augment) if data.augment.name else None,
-        local_cache=data.local_cache,
         positive_template=views.positive_template,
-        repeated=repeated(config),
+        repeated=repetition_spec(config),
         keeps_apart=data.no_duplicates and bool(needing(objectives, "contrasts")),
         contrasts=bool(needing(objectives, "contrasts")),
-        equal_texts=data.equal_texts,
         labels=bool(needing(objectives, "labels")),
-        scores=scores_of(config),
-        ranked_by=next((one.name for one in scored if one.scores == "ranked"), ""),
+        scores=score_spec(config),
+        ranked_by=next((objective.name for objective in scored if objective.scores == "ranked"), ""),
         pairing=pairing,
         paired_by=paired_by,
         teacher=TeacherSpec(**config.teacher, objectives=tuple(taught)) if taught and config.teacher.model else None,
-        no_gaps=no_gaps(config),
+        no_gaps=gap_reason(config),
     )
 
 
-def repeated(config: Config) -> Repeated | None:
+def repetition_spec(config: Config) -> Repeated | None:
     """How positives repeat tokens; None: they do not."""
     views = config.views
     return Repeated(views.repetition, views.repetition_reading) if views.positive_change == REPEATED else None
 
 
-def scores_of(config: Config) -> Scores | None:
+def score_spec(config: Config) -> Scores | None:
     """How a run reads scores; None if no objective needs them."""
     objectives = needing(config.objective, "scores")
-    if not objectives and scored_by_data(config):
+    if not objectives and has_data_scores(config):
         return Scores(f"objective.{needing(config.objective, 'teacher')[0].name}", of_candidates=True)
     if not objectives:
         return None
     bounds = read_range(config.data.score_range)
-    unit = [one.name for one in objectives if one.scores == "unit"]
+    unit = [objective.name for objective in objectives if objective.scores == "unit"]
     if bounds is None and unit:
         return Scores(f"objective.{unit[0]}", (0.0, 1.0))
     return Scores(f"objective.{objectives[0].name}", bounds, stated=bounds is not None)
@@ -222,22 +226,10 @@ def held_out_spec(config: Config) -> HeldOutSpec:
 
 
 def evaluation_spec(config: Config) -> EvaluationSpec:
-    """What scores a run."""
-    fields = config.eval
-    return EvaluationSpec(
-        data=fields.data,
-        development=fields.development,
-        tasks=fields.tasks,
-        transfer=fields.transfer,
-        transfer_protocol=fields.transfer_protocol,
-        extra=fields.extra,
-        postprocess=fields.postprocess,
-        postprocess_data=fields.postprocess_data,
-        postprocess_dimensions=fields.postprocess_dimensions,
-        retrieval=RetrievalSpec(**fields.retrieval),
-        halved=fields.against_start and fields.every > 0,
-        seed=config.seed,
-    )
+    """How a run is scored."""
+    fields, halved = config.eval, config.eval.against_start and config.eval.every > 0
+    same = {field.name: fields[field.name] for field in dataclasses.fields(EvaluationSpec) if field.name in fields}
+    return EvaluationSpec(**same | {"retrieval": RetrievalSpec(**fields.retrieval)}, halved=halved, seed=config.seed)
 
 
 def analysis_spec(config: Config) -> AnalysisSpec:
@@ -261,19 +253,19 @@ def make_setup(config: Section, inputs: Inputs) -> Setup:
         max_length=model.max_length,
         sharding=split_over_examples(mesh),
         modules=model.config.modules,
-        by_rows=ByLayer(scored, mesh) if config.parallel.gather == BY_LAYER else by_rows,
+        by_rows=ByLayer(scored, mesh) if config.parallel.gather == BY_LAYER else compile_by_rows,
     )
     sample, evaluation, generator = inputs.analysis, inputs.evaluation, inputs.generator
     networks: Networks = ()
     if generator:
-        networks = networks_of(model.config, generator.model.config, spec.attention_kernels, config.train.dtype)
+        networks = build_networks(model.config, generator.model.config, spec.attention_kernels, config.train.dtype)
     masking = generator.masking if generator else inputs.language_model
-    encoder = with_parts(model.config, spec)
+    encoder = add_parts(model.config, spec)
     frozen = (generator.params if generator else {}) | partial.in_step(frozen_params(spec, model))
     corpus = inputs.corpus
     parts = [(part.num_columns, part.lengths) for part in corpus.parts] if corpus is not None else [(1, ())]
-    every = config.train.log_every, config.eval.every, config.analysis.every, config.checkpoint.keep_every
-    schedule = Schedule(inputs.total_steps, *every, keep_start=config.eval.against_start and has_scores(config))
+    intervals = config.train.log_every, config.eval.every, config.analysis.every, config.checkpoint.keep_every
+    schedule = Schedule(inputs.total_steps, *intervals, keep_start=config.eval.against_start and has_scores(config))
     return Setup(
         spec,
         inputs,
@@ -285,14 +277,14 @@ def make_setup(config: Section, inputs: Inputs) -> Setup:
         ),
         embed=embed,
         schedule=schedule,
-        measuring=[_measuring(embed, sample, config)] if sample else [],
+        measuring=[_make_measuring(embed, sample, config)] if sample else [],
         scoring=[evaluation.development] if evaluation else [],
         encoder=encoder,
         numbers=make_settings(config, max(schedule.total, 1)),  # it divides the learning rate
         batch_size=config.train.batch_size,
         unpad=config.train.unpad,
         scores_both=spec.dual_encoder and config.eval.encoder == "better",
-        frozen=_placed(frozen, config, mesh) if frozen else None,
+        frozen=_place_frozen(frozen, config, mesh) if frozen else None,
     )
 
 
@@ -313,25 +305,25 @@ class AbstractStep(NamedTuple):
 def abstract_step(
     config: Config, encoder: EncoderConfig, columns: int, generator: EncoderConfig | None = None
 ) -> AbstractStep:
-    """The step of a run on data with so many columns; `generator` is the shape of config.model.generator."""
+    """The step of a run on data with this many columns; `generator` is the shape of config.model.generator."""
     spec, data, dtype = model_spec(config), data_spec(config), config.train.dtype
     masking = Masking(mask_id=103, special_ids=(0, 100, 101, 102, 103))  # BERT's
     encoder = dataclasses.replace(encoder, convolutions=spec.convolutions, mask_token_id=masking.mask_id)
-    networks = networks_of(encoder, generator, spec.attention_kernels, dtype) if generator else ()
+    networks = build_networks(encoder, generator, spec.attention_kernels, dtype) if generator else ()
     recipe = make_recipe(config, columns, masking, networks, data.column_lengths(columns))
     numbers, parts = make_settings(config, total_steps=1), config.parallel.parts
     return AbstractStep(spec, data, encoder, columns, generator, recipe, numbers, jnp.dtype(dtype), parts)
 
 
-def _placed(frozen: Arrays, config: Section, mesh: Mesh) -> Params:
+def _place_frozen(frozen: Arrays, config: Section, mesh: Mesh) -> Params:
     if config.parallel.gather == BY_LAYER:
-        return distribute(as_multiplied(frozen, jnp.dtype(config.train.dtype)), mesh)
-    return replicate(frozen, replicated(mesh))
+        return distribute(cast_to_product_dtype(frozen, jnp.dtype(config.train.dtype)), mesh)
+    return replicate(frozen, replicated_sharding(mesh))
 
 
-def _measuring(embed: Embedder, sample: Sample, config: Section) -> LastLayer:
+def _make_measuring(embed: Embedder, sample: Sample, config: Section) -> LastLayer:
     surveyed = survey(embed.tokens, sample.sentences, Protocol(), "config.analysis.data")
-    return LastLayer(surveyed, sample, temperature_of(config.objective))
+    return LastLayer(surveyed, sample, find_temperature(config.objective))
 
 
 def make_settings(config: Section, total_steps: int) -> Settings:
@@ -345,16 +337,16 @@ def make_settings(config: Section, total_steps: int) -> Settings:
     model, schedule, values = config.model, config.train.schedule, flatten(config)
     values["train.warmup"] = warmup_steps(schedule, config.train.warmup, total_steps)
     values["train.milestones"] = np.reshape(read_milestones(config.train.milestones), (-1, 2))
-    values["matryoshka.weights"] = np.array(weights_of(config)) if config.matryoshka.dimensions else None
+    values["matryoshka.weights"] = np.array(matryoshka_weights(config)) if config.matryoshka.dimensions else None
     if model.attention_dropout <= 0:
         values["model.attention_dropout"] = None
     if not (model.lora.rank and model.lora.dropout):
         values["model.lora.dropout"] = None
     settings: Settings = {
         "total_steps": jnp.float32(total_steps),
-        "objective": {name: {} for name in trained(config.objective)},
+        "objective": {name: {} for name in trained_objectives(config.objective)},
     }
-    for name in numbers_of_step(fields_of(config)):
+    for name in numbers_of_step(declared_fields(config)):
         section, _, last = name.rpartition(".")
         kind, _, objective = section.partition(".")
         numbers = settings["objective"].get(objective) if kind == "objective" else settings
@@ -378,7 +370,7 @@ def make_recipe(
     and `positive_template` takes its place around all but anchors; None: there is none, or no other one.
     """
     fields, spec, views = config.objective, model_spec(config), config.views
-    positive_change: Any = repeated(config) or views.positive_change
+    positive_change: Any = repetition_spec(config) or views.positive_change
     if template and positive_template:
         positive_change = Retemplated(template, positive_template)
     plan = Plan(
@@ -390,7 +382,7 @@ def make_recipe(
         anchor_change=views.anchor_change,
         positive_change=positive_change,
         positive_rate=views.positive_dropout >= 0,
-        positives=positives_of(config),
+        positives=num_positives(config),
         lengths=tuple(lengths),
         template=template,
         positive_template=positive_template,
@@ -402,30 +394,30 @@ def make_recipe(
         plan=plan,
         objectives=tuple(
             Term(
-                with_loss(objective),
+                load_loss(objective),
                 tuple(
-                    (field, config.objective[name][field]) for field, one in objective.fields.items() if not one.of_step
+                    (field, config.objective[name][field])
+                    for field, declared in objective.fields.items()
+                    if not declared.of_step
                 ),
                 spec.projector is not None and name in spec.projected,
             )
-            for name, objective in trained(fields).items()
+            for name, objective in trained_objectives(fields).items()
         ),
         drops_attention=config.model.attention_dropout != 0,
         chunk_size=config.parallel.chunk_size,
         matmul_precision=config.train.matmul_precision,
         round_products=config.train.round_products,
         masking=masking if networks or needing(config.objective, "masks_tokens") else None,
-        optimization=Optimization(
-            config.train.optimizer, config.train.bias_correction, config.train.schedule, config.train.mu_dtype
-        ),
+        optimization=Optimization(*(config.train[name] for name in Optimization._fields)),
         projector=spec.projector,
         networks=networks,
-        sizes=sizes_of(config),
+        sizes=matryoshka_sizes(config),
         by_layer=config.parallel.gather == BY_LAYER,
     )
 
 
-def positives_of(config: Section) -> int:
+def num_positives(config: Section) -> int:
     """The columns whose mean embedding is an anchor's positive."""
     return int(config.data.spans.positives) if config.data.positives == SPANS else 1
 
@@ -453,7 +445,7 @@ def check_columns(config: Section, num_columns: int, fewest: int, *, data: str =
     Raises:
       UserError: naming the field.
     """
-    data, several = data or config.data.train, positives_of(config) - 1  # the mean of several is one
+    data, several = data or config.data.train, num_positives(config) - 1  # the mean of several is one
     if fewest == 1:
         _check_views_differ(config)
     if fewest < num_columns and config.projector.widths:
@@ -462,13 +454,13 @@ def check_columns(config: Section, num_columns: int, fewest: int, *, data: str =
             f"negatives that some rows of {data} lack; leave it empty, or choose other columns with data.columns"
         )
     columns = Columns(data, num_columns - several, fewest - several, (most or num_columns) - several)
-    for objective in trained(config.objective).values():
+    for objective in trained_objectives(config.objective).values():
         check_needs(objective, columns)
         objective.check_columns(config.objective[objective.name], columns)
 
 
 def _check_views_differ(config: Section) -> None:
-    """Refuses masks that are meant to make a sentence's two views differ, and drop nothing."""
+    """Refuses masks that drop nothing where a sentence's two views differ in their masks alone."""
     views, model = config.views, config.model
     paired = needing(config.objective, "compares_views")
     rates = [model.dropout, model.attention_dropout, views.positive_dropout, model.lora.rank and model.lora.dropout]

@@ -9,7 +9,7 @@ import numpy as np
 
 from simcse_jax.host.progress import Progress
 
-AHEAD, FEWEST = 1.0, 2  # the host may be so many seconds of work before the devices, and so many steps at least
+AHEAD, FEWEST = 1.0, 2  # the host's lead over the devices: at most these seconds, but at least these steps
 
 
 class Speed:
@@ -59,7 +59,7 @@ class Speed:
 
 
 class Steps:
-    """Follows the steps on the devices, ahead of which the host dispatches others; shows those that have finished.
+    """Follows the steps on the devices while the host dispatches later ones; shows how many have finished.
 
     Asking whether a step has finished does not wait for it. A loss is fetched when the bar or a line is about to show
     it, from a step that has finished.
@@ -71,7 +71,7 @@ class Steps:
         self._running: collections.deque[Any] = collections.deque()  # losses; JAX does not declare is_ready
         self._began, self._finished, self._most = 0.0, 0, FEWEST
 
-    def dispatched(self, loss: jax.Array) -> None:
+    def add(self, loss: jax.Array) -> None:
         """Adds a step by its loss, and counts the steps that have finished.
 
         Waits where the host is more than `AHEAD` before the devices, at the rate of the steps until now: a run that is
@@ -95,5 +95,5 @@ class Steps:
 
 
 def describe(loss: np.ndarray) -> str:
-    """The loss for people."""
+    """The loss as text."""
     return f"loss {loss:.4f}"

@@ -18,7 +18,7 @@ from simcse_jax.runs.state import TrainState
 from simcse_jax.training.keeping import make_keeping
 from simcse_jax.training.learning_rate import learning_rate
 from simcse_jax.training.loss import make_loss
-from simcse_jax.training.optimizer import ADAMW, Optimization, norm_of_whole, optimizer
+from simcse_jax.training.optimizer import ADAMW, Optimization, global_norm, optimizer
 from simcse_jax.training.recipe import Recipe
 
 METRICS = ("loss", "learning_rate", "gradient_norm")
@@ -30,7 +30,7 @@ Update = Callable[..., tuple[TrainState, Metrics]]  # (state, batch, settings, f
 def init_state(
     params: Params, settings: Mapping[str, Any], chosen: Optimization = ADAMW, kept: Kept | None = None
 ) -> TrainState:
-    """The state before the first update; the optimizer's part is on no particular device, whatever `params` are."""
+    """The state before the first update. The optimizer's part is bound to no device, even where `params` are."""
     return TrainState(jnp.zeros((), jnp.int32), params, _fresh(params, settings, chosen), kept or {})
 
 
@@ -54,7 +54,7 @@ def split_state(
 def make_update(graph: Graph, recipe: Recipe, mesh: Mesh) -> Update:
     """Builds update(state, batch, settings, frozen=None) -> (state, metrics), not jitted; see `make_loss`."""
     loss_and_gradient, keep = make_loss(graph, recipe, mesh), make_keeping(graph, recipe, mesh)
-    norm = norm_of_whole if mesh.size == 1 else optax.tree.norm
+    norm = global_norm if mesh.size == 1 else optax.tree.norm
 
     def update(
         state: TrainState, batch: Batch, settings: Settings, frozen: Params | None = None

@@ -16,7 +16,7 @@ from simcse_jax.data.examples import Examples
 from simcse_jax.devices import processes
 from simcse_jax.encoding.arguments import resolve_prompt
 from simcse_jax.encoding.embedder import Embedder, on_local_devices
-from simcse_jax.errors import UserError, why
+from simcse_jax.errors import UserError, system_message
 from simcse_jax.host.outputs import output_folder
 from simcse_jax.host.storage import local_path, sha256, writing
 from simcse_jax.huggingface.cross_encoder import is_cross_encoder
@@ -58,15 +58,15 @@ def read_teachers(spec: TeacherSpec, student: str, size: int) -> list[Embedder]:
     """
     if spec.kept:
         output_folder(spec.kept, option="config.teacher.kept")
-    found = [_read_teacher(field, name) for field, name in spec.names.items()]
-    elements = [one.name for one in spec.objectives if one.teacher == ELEMENTS]
-    if elements and found[0].dimension != size:
+    teachers = [_read_teacher(field, name) for field, name in spec.names.items()]
+    elements = [objective.name for objective in spec.objectives if objective.teacher == ELEMENTS]
+    if elements and teachers[0].dimension != size:
         raise UserError(
-            f"config.teacher.model={spec.model}: its embeddings have {found[0].dimension} elements, those of "
+            f"config.teacher.model={spec.model}: its embeddings have {teachers[0].dimension} elements, those of "
             f"{student} {size}; objective.{elements[0]} compares them one by one, so take a teacher of "
             f"{size}, or objective.margin_mse, which compares similarities"
         )
-    return found
+    return teachers
 
 
 def _read_teacher(field: str, name: str) -> Embedder:
@@ -96,23 +96,25 @@ def teach(spec: TeacherSpec, teachers: Sequence[Embedder], examples: Examples) -
     places, sentences = numbered(zip(*examples.columns, strict=True))
     keys = [_key(teacher, sentences) for teacher in teachers]
     named = zip(spec.names.items(), teachers, keys, strict=True)
-    found = [_taught(spec.kept, *name, teacher, key, sentences) for name, teacher, key in named]
-    if len(found) == 1:
-        return TeacherEmbeddings(found[0], places, keys[0])
+    embeddings = [_read_or_encode(spec.kept, *name, teacher, key, sentences) for name, teacher, key in named]
+    if len(embeddings) == 1:
+        return TeacherEmbeddings(embeddings[0], places, keys[0])
     key = sha256(np.frombuffer(f"{keys} {spec.share}".encode(), np.uint8))
-    return TeacherEmbeddings(found[0], places, key, found[1], spec.share)
+    return TeacherEmbeddings(embeddings[0], places, key, embeddings[1], spec.share)
 
 
-def _taught(folder: str, field: str, name: str, teacher: Embedder, key: str, sentences: list[str]) -> np.ndarray:
+def _read_or_encode(
+    folder: str, field: str, name: str, teacher: Embedder, key: str, sentences: list[str]
+) -> np.ndarray:
     if not folder:
-        return _encoded(field, name, teacher, sentences)
+        return _encode(field, name, teacher, sentences)
     file = local_path(folder) / f"{key}.npy"
     if not file.is_file():
-        _write(file, _encoded(field, name, teacher, sentences))
+        _write(file, _encode(field, name, teacher, sentences))
     return _read(file, len(sentences), teacher.dimension)
 
 
-def _encoded(field: str, name: str, teacher: Embedder, sentences: list[str]) -> np.ndarray:
+def _encode(field: str, name: str, teacher: Embedder, sentences: list[str]) -> np.ndarray:
     processes.say(f"encoding {len(sentences):,} distinct sentences with the teacher {name}")
     try:
         return teacher.with_progress(sentences, processes.is_first())
@@ -121,7 +123,7 @@ def _encoded(field: str, name: str, teacher: Embedder, sentences: list[str]) -> 
 
 
 def _key(teacher: Embedder, sentences: list[str]) -> str:
-    """What the embeddings depend on."""
+    """A hash of all that the embeddings depend on."""
     arrays = [np.asarray(value) for _, value in sorted(teacher.params.items())]
     architecture = parameters.merge(teacher.graph, parameters.sentence_encoder(teacher.params)).encoder.config
     about = (architecture, teacher.pooler, teacher.use_head, teacher.max_length, teacher.normalize, teacher.prompt)
@@ -147,7 +149,7 @@ def _write(file: Path, embeddings: np.ndarray) -> None:
 
 
 def _digest(content: np.ndarray) -> bytes:
-    """What a file ends with, where NumPy does not look: a damaged one would train another model."""
+    """The checksum after a file's array, which NumPy does not read: a damaged file would train another model."""
     return sha256(content).encode()
 
 
@@ -156,10 +158,10 @@ def _read(file: Path, rows: int, size: int) -> np.ndarray:
         content = np.memmap(file, np.uint8, "r")
         if _digest(content[:-DIGEST]) != content[-DIGEST:].tobytes():
             raise ValueError("it is damaged")
-        found = np.load(file, mmap_mode="r", allow_pickle=False)
+        embeddings = np.load(file, mmap_mode="r", allow_pickle=False)
     except (OSError, ValueError) as error:
-        raise UserError(f"{file}: cannot be read: {why(error)}; remove it, and it is made again") from None
-    if found.shape != (rows, size) or found.dtype != np.float32:
+        raise UserError(f"{file}: cannot be read: {system_message(error)}; remove it, and it is made again") from None
+    if embeddings.shape != (rows, size) or embeddings.dtype != np.float32:
         raise UserError(f"{file}: is damaged; remove it, and it is made again")
     processes.say(f"{file.parent}: has the teacher's embeddings of {rows:,} different sentences")
-    return found
+    return embeddings

@@ -1,11 +1,11 @@
-"""The recipe `tune`: what suits a model and data of one's own.
+"""The recipe `tune`: fields that suit the user's model and data.
 
     n rows of           batch                 steps                              learning rate
     pairs and more      16 to 128, n / 32     5 epochs of few rows, 1 of many    2e-5
     sentences           64                    1 epoch, at most 4,000 steps       1e-5
 
-Ten evaluations, or of 500 steps or fewer the end alone. Of data with pairs, a tenth is held out, but at least 100 rows
-if these are not more than 30%, and at most 2,000.
+A run has ten evaluations, or with 500 steps or fewer only that of the end. Of data with pairs, a tenth is held out, but
+at least 100 rows if these are not more than 30%, and at most 2,000.
 """
 
 import warnings
@@ -47,7 +47,7 @@ from simcse_jax.host.names import split_sources
 from simcse_jax.host.storage import local_path
 from simcse_jax.huggingface.load import Pretrained
 from simcse_jax.huggingface.sentence_transformers import DOCUMENT_PROMPTS
-from simcse_jax.objectives.registry import needing, trained
+from simcse_jax.objectives.registry import needing, trained_objectives
 from simcse_jax.runs.loading import load_model
 from simcse_jax.runs.state import model_spec
 from simcse_jax.training.data_spec import DataSpec
@@ -56,14 +56,14 @@ from simcse_jax.training.setup import data_spec, held_out_spec
 
 LOOKED_AT = 1000  # rows whose lengths are looked at
 MANY_LABELS = 20
-SHORTEST, STEP = 32, 32  # tokens: the least length, and what it is rounded up to
+SHORTEST, STEP = 32, 32  # tokens: the least length, and the multiple that lengths are rounded up to
 MOST_STEPS = 4000  # on sentences alone
 FEW_STEPS = 500  # with no more of them the last checkpoint is taken, and all that is held out compares it
 FEW, MANY = 100, 2000  # rows held out, at least and at most
 
 
-class Data(NamedTuple):
-    """What the data are."""
+class DataSummary(NamedTuple):
+    """What was found in the training data."""
 
     rows: int
     width: int  # sentences of a row: 1 for sentences, 2 for pairs, more with hard negatives
@@ -78,18 +78,18 @@ class Data(NamedTuple):
 
     @property
     def kind(self) -> str:
-        """For people."""
+        """The kind of data, for messages."""
         if self.score:
             return "pairs with scores"
         return f"pairs labelled {self.positives}" if self.positives else kind_of(self.width)
 
 
-def complete(config: config_dict.ConfigDict, given: AbstractSet[str]) -> None:
+def complete(config: config_dict.ConfigDict, user_fields: AbstractSet[str]) -> None:
     """Sets the fields that depend on the model and the data, and prints them.
 
     Args:
       config: of the recipe, with the values of the command line.
-      given: the names of the fields that have a value from there, which stay as they are.
+      user_fields: the names of the fields that have a value from there, which stay as they are.
 
     Raises:
       UserError: when the model or the data cannot be read, or cannot be tuned.
@@ -97,57 +97,57 @@ def complete(config: config_dict.ConfigDict, given: AbstractSet[str]) -> None:
     for field, short in {"data.train": ("data", "FILE"), "model.init_from": ("model", "NAME")}.items():
         if flatten(config)[field]:
             continue
-        if "sweep" in config:  # whose rows may name it, too late for what follows from it
+        if "sweep" in config:  # its rows may set it, too late for the fields that follow from it
             raise UserError(
                 f"config.{field} is empty, and other fields of the rows follow from it; give {option(*short)}"
             )
-        return  # as the checks will say
-    for name in given & FIELDS.keys():
+        return  # the checks report it
+    for name in user_fields & FIELDS.keys():
         check_field(f"config.{name}", flatten(config)[name], FIELDS[name])
     processes.initialize(config.parallel.processes, config.parallel.process_id, config.parallel.coordinator)
-    with processes.together():
+    with processes.exit_together():
         model = load_model(config.model.init_from, config.model.num_layers)
-        data = look_at(data_spec(config))
-        config.update_from_flattened_dict(retrieval_fields(config.eval.data, config.eval.retrieval.data, given))
+        data = inspect_data(data_spec(config))
+        config.update_from_flattened_dict(retrieval_fields(config.eval.data, config.eval.retrieval.data, user_fields))
     objectives = model_spec(config).objectives
     fields = flatten(config)
-    set_already = {name: fields[name] for name in given if name in fields}
-    found = {**of_model(model, data), **of_data(data, objectives)}
-    longest = max(found["data.prompts.anchor"], found["data.prompts.positive"], key=len)
-    found |= {"data.max_length": length_of(model, [longest + text for text in data.texts])}
+    set_already = {name: fields[name] for name in user_fields if name in fields}
+    settled = {**model_fields(model, data), **data_fields(data, objectives)}
+    longest = max(settled["data.prompts.anchor"], settled["data.prompts.positive"], key=len)
+    settled |= {"data.max_length": fitting_length(model, [longest + text for text in data.texts])}
 
     def settle(held_out: int) -> None:
-        values = found | {"data.held_out": held_out} | sizes_of(data.rows - held_out, data.width, set_already)
+        values = settled | {"data.held_out": held_out} | size_fields(data.rows - held_out, data.width, set_already)
         if not (held_out or config.eval.data or config.eval.retrieval.data):
             values["eval.against_start"] = False
-        config.update_from_flattened_dict({name: value for name, value in values.items() if name not in given})
+        config.update_from_flattened_dict({name: value for name, value in values.items() if name not in user_fields})
 
-    if "data.held_out" in given:
+    if "data.held_out" in user_fields:
         settle(config.data.held_out)
     else:
         scored = config.eval.data or config.eval.retrieval.data
         held_out, why = (0, "") if scored else rows_to_hold_out(data, objectives)
         settle(held_out)
-        if held_out and (why := why_not_apart(data, held_out_spec(config), config.data.subsample)):
+        if held_out and (why := find_obstacle(data, held_out_spec(config), config.data.subsample)):
             settle(0)
     columns = f" ({listed(data.columns)})" if data.columns[1:] else ""
-    train, every = config.train, config.eval.every
+    train, score_every = config.train, config.eval.every
     shown = {
         "objective": " + ".join(name for name, term in config.objective.items() if term.weight),
         "batch size": train.batch_size,
         **({"steps": train.max_steps} if train.max_steps else {"epochs": train.epochs}),
         "learning rate": train.learning_rate,
         "at most": f"{config.data.max_length} tokens",
-        "evaluations": f"every {every} steps" if every else "at the start and the end",
+        "evaluations": f"every {score_every} steps" if score_every else "at the start and the end",
     }
     processes.say(f"tune: {data.rows:,} {data.kind}{columns}; {', '.join(f'{name} {shown[name]}' for name in shown)}")
-    if not has_scores(config) and "data.held_out" not in given:
+    if not has_scores(config) and "data.held_out" not in user_fields:
         judge = option("eval", "FILE")
         processes.say(f"tune: not compared with the start: {why}; give {judge}: pairs with scores, or BEIR's layout")
 
 
-def of_model(model: Pretrained, data: Data) -> dict[str, Any]:
-    """The fields by which the trained model is what the model was.
+def model_fields(model: Pretrained, data: DataSummary) -> dict[str, Any]:
+    """The fields by which the trained model embeds as the start model does.
 
     Raises:
       UserError: for a model with parts that training would leave out.
@@ -171,26 +171,26 @@ def _quoted(text: str) -> str:
     return '"' + text.replace('"', '""') + '"' if "," in text or '"' in text else text
 
 
-def of_data(data: Data, objectives: Mapping[str, Any]) -> dict[str, Any]:
-    """The objective that the data allow beside those that are trained already, and how the data are read."""
+def data_fields(data: DataSummary, objectives: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of the objective that suits the data, and of how they are read."""
     chosen = "cosent" if data.score else "info_nce"
-    found: dict[str, Any] = {"data.positives": data.positives}
+    values: dict[str, Any] = {"data.positives": data.positives}
     if data.score:
-        found["data.columns.score"] = data.score
+        values["data.columns.score"] = data.score
     elif data.positives:
-        found["data.columns.label"] = data.label
-    if not any(one.embeds for name, one in trained(objectives).items() if name != "info_nce"):
-        found |= {f"objective.{name}.weight": float(name == chosen) for name in {chosen, "info_nce"}}
-    return found
+        values["data.columns.label"] = data.label
+    if not any(objective.embeds for name, objective in trained_objectives(objectives).items() if name != "info_nce"):
+        values |= {f"objective.{name}.weight": float(name == chosen) for name in {chosen, "info_nce"}}
+    return values
 
 
-def retrieval_fields(data: str, named: str, given: AbstractSet[str]) -> dict[str, Any]:
+def retrieval_fields(data: str, named: str, user_fields: AbstractSet[str]) -> dict[str, Any]:
     """The fields that move a folder in BEIR's layout from `eval.data` to where such folders are named; {} without one.
 
     Args:
       data: `eval.data`.
       named: `eval.retrieval.data`.
-      given: the names of the fields that have a value from the command line.
+      user_fields: the names of the fields that have a value from the command line.
 
     Raises:
       UserError: when others are named there already.
@@ -201,36 +201,36 @@ def retrieval_fields(data: str, named: str, given: AbstractSet[str]) -> dict[str
     if named:
         raise UserError(f"config.eval.retrieval.data={named}: {folder} is such a folder too; name all of them here")
     fields = {"eval.retrieval.data": data, "eval.data": ""}
-    if "eval.development" not in given:
+    if "eval.development" not in user_fields:
         fields["eval.development"] = RETRIEVAL
-    if "eval.retrieval.development" not in given:
+    if "eval.retrieval.development" not in user_fields:
         split = fields["eval.retrieval.development"] = "dev" if (folder / QRELS / "dev.tsv").is_file() else "test"
         if split == "test":
             processes.say(f"{folder}: has no {QRELS}/dev.tsv, so its test queries choose the checkpoint too")
     return fields
 
 
-def rows_to_hold_out(data: Data, objectives: Mapping[str, Any]) -> tuple[int, str]:
+def rows_to_hold_out(data: DataSummary, objectives: Mapping[str, Any]) -> tuple[int, str]:
     """How many rows are held out to choose the checkpoint and to compare it with the start; if none, why."""
     if data.width == 1:
         return 0, "sentences alone cannot tell whether training helps"
-    for need, what in (("labels", "labels"), ("teacher", "a teacher")):
+    for need, description in (("labels", "labels"), ("teacher", "a teacher")):
         if needed_by := needing(objectives, need):
-            return 0, f"objective.{needed_by[0].name} is trained with {what}, by which nothing is held out"
+            return 0, f"objective.{needed_by[0].name} is trained with {description}, by which nothing is held out"
     count = min(MANY, max(data.rows // 10, min(FEW, 3 * data.rows // 10)))
     least = -(-2 * FEWEST * 10 // 3)
     return (count, "") if count >= 2 * FEWEST else (0, f"{data.rows} rows are too few, {least} are needed")
 
 
-def why_not_apart(data: Data, spec: HeldOutSpec, subsample: int) -> str:
-    """Why the rows that are to be held out cannot be, for people; "" if they can."""
+def find_obstacle(data: DataSummary, spec: HeldOutSpec, subsample: int) -> str:
+    """Why the rows that are to be held out cannot be, as text; "" if they can."""
     examples = Examples(data.pairs, 0, scores=np.array(data.scores, np.float32) if data.score else None)
     if subsample:
         examples = draw(examples, subsample, spec.seed, spec.data)
     return obstacle(spec, examples, split_rows(spec, examples))
 
 
-def sizes_of(rows: int, width: int, set_already: Mapping[str, Any]) -> dict[str, Any]:
+def size_fields(rows: int, width: int, set_already: Mapping[str, Any]) -> dict[str, Any]:
     """The batch size, the passes or steps, the learning rate and the steps between evaluations.
 
     Args:
@@ -252,47 +252,47 @@ def sizes_of(rows: int, width: int, set_already: Mapping[str, Any]) -> dict[str,
         "train.epochs": epochs,
         "train.max_steps": steps,
         "train.learning_rate": 1e-5 if alone else 2e-5,
-        "eval.every": every if (every := (steps or epochs * epoch) // 10) > FEW_STEPS // 10 else 0,
+        "eval.every": score_every if (score_every := (steps or epochs * epoch) // 10) > FEW_STEPS // 10 else 0,
     }
 
 
-def length_of(model: Pretrained, texts: Sequence[str]) -> int:
+def fitting_length(model: Pretrained, texts: Sequence[str]) -> int:
     """The length that holds all of these texts but one in a hundred, at most the model's own."""
     lengths = [len(ids) for ids in model.tokenizer(list(texts), model.max_length)]
     wanted = int(np.percentile(lengths, 99)) if lengths else SHORTEST
     return min(model.max_length, max(SHORTEST, -(-wanted // STEP) * STEP))
 
 
-def look_at(spec: DataSpec) -> Data:
+def inspect_data(spec: DataSpec) -> DataSummary:
     """Reads the training data to see what they are.
 
     Raises:
       UserError: in the cases of reading them; also for sources of different kinds.
     """
     files = [file for name in split_sources(spec.train) for file in ([name] if prefix_of(name) else files_of(name))]
-    found = [_look_at(spec, file) for file in files]
-    if graded := next((data.score for data in found if data.score), ""):  # in one of the files
-        found = [
-            _look_at(spec, file, graded) if data.ones == graded else data
-            for file, data in zip(files, found, strict=True)
+    parts = [_inspect_file(spec, file) for file in files]
+    if graded := next((data.score for data in parts if data.score), ""):  # in one of the files
+        parts = [
+            _inspect_file(spec, file, graded) if data.ones == graded else data
+            for file, data in zip(files, parts, strict=True)
         ]
-    kinds = list(dict.fromkeys(data.kind for data in found))
-    if len({(data.width == 1, data.positives, data.label, data.score) for data in found}) > 1:
-        what = f"has {' and '.join(kinds)}; tune on data of one kind"
-        raise UserError(f"{option('data', spec.train)}: {what}")
-    texts = [text for data in found for text in data.texts]
-    rows = sum(data.rows for data in found)
-    anchors, positives = ([text for data in found for text in data.pairs[place]] for place in range(2))
-    scores = [score for data in found for score in data.scores]
-    whole = found[0]._replace(texts=texts, pairs=(anchors, positives), scores=scores)
+    kinds = list(dict.fromkeys(data.kind for data in parts))
+    if len({(data.width == 1, data.positives, data.label, data.score) for data in parts}) > 1:
+        problem = f"has {' and '.join(kinds)}; tune on data of one kind"
+        raise UserError(f"{option('data', spec.train)}: {problem}")
+    texts = [text for data in parts for text in data.texts]
+    rows = sum(data.rows for data in parts)
+    anchors, positives = ([text for data in parts for text in data.pairs[place]] for place in range(2))
+    scores = [score for data in parts for score in data.scores]
+    whole = parts[0]._replace(texts=texts, pairs=(anchors, positives), scores=scores)
     return whole._replace(rows=min(rows, spec.subsample or rows))
 
 
-def _look_at(spec: DataSpec, name: str, graded: str = "") -> Data:
+def _inspect_file(spec: DataSpec, name: str, graded: str = "") -> DataSummary:
     columns, positives, ones = dict(spec.columns), spec.positives, ""
     columns["score"] = columns["score"] or graded
     if not positives and not columns["score"] and (columns["label"] or not columns["anchor"]):
-        kind, column = values_of(name, columns)
+        kind, column = find_relation(name, columns)
         columns, ones = (columns | {kind: column}, "") if kind else (columns, column)
         positives = "entailment" if kind == "label" else ""
     source = open_source(name, columns, positives, False, pairs=False)
@@ -316,10 +316,12 @@ def _look_at(spec: DataSpec, name: str, graded: str = "") -> Data:
         for texts_of_role, text in zip(pairs, sentences[:2] if sentences[1:] else (), strict=False):
             texts_of_role.append(text)
     read = tuple(source.names[place] for place in source.chosen) + ((score,) if score else ())
-    return Data(rows, source.width + source.negatives.lists, positives, label, score, texts, read, pairs, scores, ones)
+    return DataSummary(
+        rows, source.width + source.negatives.lists, positives, label, score, texts, read, pairs, scores, ones
+    )
 
 
-def values_of(name: str, columns: Mapping[str, str]) -> tuple[str, str]:
+def find_relation(name: str, columns: Mapping[str, str]) -> tuple[str, str]:
     """The column of a table of pairs that says how their sentences relate: "label" or "score", and its name.
 
     The first is empty where all pairs are positives; the second then names scores that are all 1, if there are any.
@@ -339,7 +341,7 @@ def values_of(name: str, columns: Mapping[str, str]) -> tuple[str, str]:
             continue
         values = _distinct(name, column)
         of_sentences = (plain(names[chosen.places[0]]), plain(names[chosen.places[1]])) in SENTENCE_PAIRS
-        kind = kind_of_values(values, column in scores, of_sentences)
+        kind = classify_values(values, column in scores, of_sentences)
         if kind == "score" and plain(column) == "gold" and not of_sentences:
             continue  # the right answers, in numbers
         if kind:
@@ -380,7 +382,7 @@ def _distinct(name: str, column: str) -> set[Any]:
     return values
 
 
-def kind_of_values(values: AbstractSet[Any], are_scores: bool, of_sentences: bool) -> str:
+def classify_values(values: AbstractSet[Any], are_scores: bool, of_sentences: bool) -> str:
     """What a column holds: "label" for NLI's labels, "score" for scores, 0 and 1 among them; "" for anything else.
 
     Numbers that are all the same rank nothing, so they are no scores.
@@ -408,18 +410,18 @@ def _numbers(values: AbstractSet[Any]) -> set[float]:
 
 
 def _unknown(values: AbstractSet[Any], column: str) -> str:
-    """What to do about a column of labels or numbers that `kind_of_values` does not know."""
+    """What to do about a column of labels or numbers that `classify_values` does not know."""
     few = sorted({*map(one_line, values)})
-    what = f"the column {column!r:.60} holds {', '.join(few[:3])}{' …' * (len(few) > 3)}"
+    holds = f"the column {column!r:.60} holds {', '.join(few[:3])}{' …' * (len(few) > 3)}"
     if all(map(is_number, few)):
         if not _numbers(values):
-            return f"{what}; write plain numbers, such as 0.85"
+            return f"{holds}; write plain numbers, such as 0.85"
         if {*few} == {"-1", "0", "1"}:
             grade = f"set data.columns.score={quote(column)} if -1 is a grade"
-            return f"{what}; leave the cells of -1 empty if these pairs have no label, or {grade}"
+            return f"{holds}; leave the cells of -1 empty if these pairs have no label, or {grade}"
         nli = ", or data.positives=entailment if they are labels of NLI" * ({*few} <= {"0", "1", "2"})
         return (
-            f"{what}; set data.columns.score={quote(column)} if they grade the pairs{nli}, otherwise remove the column"
+            f"{holds}; set data.columns.score={quote(column)} if they grade the pairs{nli}, otherwise remove the column"
         )
-    known = f"0 and 1 (whether two sentences mean the same), scores, or {', '.join(LABELS[:-1])} and {LABELS[-1]}"
-    return f"{what}; write {known}, or remove the column"
+    spellings = f"0 and 1 (whether two sentences mean the same), scores, or {', '.join(LABELS[:-1])} and {LABELS[-1]}"
+    return f"{holds}; write {spellings}, or remove the column"

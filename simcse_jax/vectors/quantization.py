@@ -24,7 +24,7 @@ import numpy as np
 from jaxtyping import Float, Float32, Int8, Shaped, UInt8
 from numpy.typing import ArrayLike
 
-from simcse_jax.errors import UserError, why
+from simcse_jax.errors import UserError, system_message
 from simcse_jax.host.hidden import DOT, RANGES
 from simcse_jax.host.storage import Folder, as_path, parse_json, sha256
 from simcse_jax.vectors.parquet import QUANTIZATION
@@ -291,7 +291,7 @@ def read_ranges(name: str, dimension: int | None = None) -> Ranges:
     except UserError:
         raise
     except Exception as error:  # of a disk, a store's client, NumPy or pyarrow
-        raise UserError(f"{path}: cannot be read as ranges: {why(error)}") from None
+        raise UserError(f"{path}: cannot be read as ranges: {system_message(error)}") from None
     quantization = Quantization.from_content(content, str(path))
     if quantization.ranges is None:
         raise UserError(f"{path}: has no ranges, but {quantization.precision}; they are kept with int8 and uint8")

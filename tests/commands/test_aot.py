@@ -16,11 +16,11 @@ from simcse_jax.config.fields import FIELDS, flatten
 from simcse_jax.config.flags import parse
 from simcse_jax.config.recipes import FOLDER, list_recipes
 from simcse_jax.devices.flops import product_flops
-from simcse_jax.devices.mesh import AXIS, data_mesh, ways
+from simcse_jax.devices.mesh import AXIS, choose_ways, data_mesh
 from simcse_jax.devices.parts import gather
 from simcse_jax.errors import UserError
 from simcse_jax.models.sentence_encoder import build
-from simcse_jax.objectives.registry import OBJECTIVES, needing, trained
+from simcse_jax.objectives.registry import OBJECTIVES, needing, trained_objectives
 from simcse_jax.runs.state import model_spec
 from simcse_jax.training.costs import compile, described
 from simcse_jax.training.costs.described import PLUGINS, described_devices, prepare
@@ -87,7 +87,7 @@ def test_xla_sums_a_kernel_s_gradient_where_its_parts_are_on_every_torus(topolog
     prepare()
     mesh = data_mesh(described_devices(topology))
     shape, split = (3072, 768), P(AXIS)
-    way = ways({"kernel": 3072 * 768}, mesh)["kernel"]
+    way = choose_ways({"kernel": 3072 * 768}, mesh)["kernel"]
 
     def loss(part):
         return jnp.sum(jnp.tanh(gather(part, split, jnp.dtype(jnp.bfloat16), way)))
@@ -170,7 +170,7 @@ def test_every_recipe_and_objective_compiles_for_gpus():
             config.update_from_flattened_dict({"data.max_length": 16, "train.batch_size": 16})
             columns, fields = guess_columns(data_spec(config)), flatten(config)
             kind = repr((columns, [fields[name] for name in fields if is_compiled(name)]))
-            objectives |= set(trained(config.objective))
+            objectives |= set(trained_objectives(config.objective))
             if kind not in seen:
                 generator = TINY if needing(config.objective, "replaces_tokens") else None
                 report = compile.compile_step(abstract_step(config, TINY, columns, generator), "h200:2")

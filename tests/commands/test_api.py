@@ -8,7 +8,7 @@ from support import ROOT, call, sentences, train_args
 from support.steps import alone
 
 from simcse_jax import Run, SimCSE, encode, evaluate, mine, sweep, train
-from simcse_jax.commands.api import _given, set_field
+from simcse_jax.commands.api import _collect_fields, set_field
 from simcse_jax.config import default_config
 from simcse_jax.config.flags import load_config
 from simcse_jax.errors import UserError
@@ -124,7 +124,7 @@ def test_a_config_s_fields_are_set_in_their_types_and_short_names_mean_those_of_
     assert (config.train.learning_rate, config.eval.tasks, config.model.pooler) == (1.0, ("STS12",), "avg")
     weights = {"objective.cosent.weight": 0.0, "objective.info_nce.weight": 1.0}
     for more, objective, meant in (({}, None, "cosent"), ({}, "gist", "gist"), (weights, None, "info_nce")):
-        found = _given(load_config("graded").config, None, None, None, objective, {"temperature": 0.1} | more)
+        found = _collect_fields(load_config("graded").config, None, None, None, objective, {"temperature": 0.1} | more)
         named = {name: value for name, value in found.items() if name.endswith("temperature")}
         assert named == {f"objective.{meant}.temperature": 0.1}
 

@@ -9,7 +9,7 @@ import warnings
 import pytest
 
 from simcse_jax.commands import command_line
-from simcse_jax.commands.command_line import EXIT_CODES, Model, parse_model, run_command
+from simcse_jax.commands.command_line import EXIT_CODES, ModelArgument, parse_model, run_command
 from simcse_jax.errors import Preempted, UserError
 
 ENDLESS = "import simcse_jax.commands.command_line as it; it.run_command(lambda: [print(9**99) for _ in range(10**5)])"
@@ -127,16 +127,16 @@ def test_the_command_is_the_one_that_was_typed_and_warnings_are_a_line_each_at_o
     script.touch(0o755)
     monkeypatch.setattr(sys, "orig_argv", ["/x/bin/python3", str(script), "train", "--workdir", "my run"])
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert command_line.this_command() == "simcse-jax train --workdir 'my run'"
+    assert command_line.repeat_command() == "simcse-jax train --workdir 'my run'"
     monkeypatch.setenv("PATH", "/x/bin")
-    assert command_line.this_command() == f"/x/bin/python3 {script} train --workdir 'my run'"
+    assert command_line.repeat_command() == f"/x/bin/python3 {script} train --workdir 'my run'"
     for started, train, encode in (
         ("/home/My Files/simcse_jax/main.py", "python -m simcse_jax.main", "python -m simcse_jax encode"),
         ("simcse-jax encode", "simcse-jax train", "simcse-jax encode"),
         ("python -m simcse_jax encode", "python -m simcse_jax train", "python -m simcse_jax encode"),
     ):
         monkeypatch.setattr(sys, "argv", [started])
-        said = [command_line.started_as("train"), command_line.started_as("encode")]
+        said = [command_line.invocation("train"), command_line.invocation("encode")]
         assert said == [train, encode]
 
     def main():
@@ -147,14 +147,14 @@ def test_the_command_is_the_one_that_was_typed_and_warnings_are_a_line_each_at_o
     ended(main)
     assert capsys.readouterr().out == "warning: this\nwarning: a.py:3: DeprecationWarning: this\n"
     assert warnings.formatwarning is before
-    with pytest.raises(UserError), command_line.warnings_in_a_line():
+    with pytest.raises(UserError), command_line.shorten_warnings():
         for count in (2, 2, 3):
             warnings.warn(f"{count} sentences were cut", UserWarning, stacklevel=1)
         assert capsys.readouterr().err == "warning: 2 sentences were cut\nwarning: 3 sentences were cut\n"
         warnings.warn("before an error", UserWarning, stacklevel=1)
         raise UserError("no")
     assert capsys.readouterr().err == "warning: before an error\n"
-    with pytest.warns(DeprecationWarning, match="not for the user"), command_line.warnings_in_a_line():
+    with pytest.warns(DeprecationWarning, match="not for the user"), command_line.shorten_warnings():
         warnings.warn("not for the user", DeprecationWarning, stacklevel=1)
     assert capsys.readouterr().err == ""
 
@@ -173,17 +173,20 @@ def test_models_name_layers_and_poolers(tmp_path):
         ("run@step=200@3@avg", "run@step=200", 3, "avg"),
         ("a@flow@avg@3", "a@flow", 3, "avg"),
     ):
-        assert parse_model(spec) == Model(*expected)
+        assert parse_model(spec) == ModelArgument(*expected)
     for spec, *expected in (  # where a command has it
         ("a@whitening", "a", 0, None, "whitening"),
         ("a@avg@flow@3", "a", 3, "avg", "flow"),
         ("a@flow@whitening", "a@flow", 0, None, "whitening"),
         ("a@step=3@whitening", "a@step=3", 0, None, "whitening"),
     ):
-        assert parse_model(spec, ("whitening", "flow")) == Model(*expected)
+        assert parse_model(spec, ("whitening", "flow")) == ModelArgument(*expected)
     for name in ("runs@3", "runs@avg"):  # folders
         (tmp_path / name).mkdir()
-    assert parse_model(str(tmp_path / "runs@3")) == Model(str(tmp_path / "runs@3"))
-    assert parse_model(f"{tmp_path}/runs@avg@2") == Model(f"{tmp_path}/runs@avg", 2)
-    assert (Model("m").details, Model("m", 1).details) == ("", ", 1 layer")  # a picture names them
-    assert Model("m", 3, "avg").details == ", 3 layers, avg" and Model("m", 0, "avg", "flow").details == ", avg, flow"
+    assert parse_model(str(tmp_path / "runs@3")) == ModelArgument(str(tmp_path / "runs@3"))
+    assert parse_model(f"{tmp_path}/runs@avg@2") == ModelArgument(f"{tmp_path}/runs@avg", 2)
+    assert (ModelArgument("m").details, ModelArgument("m", 1).details) == ("", ", 1 layer")  # a picture names them
+    assert (
+        ModelArgument("m", 3, "avg").details == ", 3 layers, avg"
+        and ModelArgument("m", 0, "avg", "flow").details == ", avg, flow"
+    )

@@ -51,8 +51,8 @@ def test_the_command_serves_models_and_sentences_and_mistakes_are_reported_befor
         done = call("demo", "--model", "/nowhere", "--data", tmp_path / "s.txt", "--port", port)
     refused(done, f"--port {port}: Address already in use")
     sentences = [f"sentence {number}" for number in range(60)]
-    assert demo.examples_of(["", *sentences, *sentences]) == [f"sentence {number}" for number in range(0, 60, 10)]
-    assert demo.examples_of(["a", "a", "b", " "]) == ["a", "b"] and len(demo.examples_of(sentences[:11])) == 6
+    assert demo.pick_examples(["", *sentences, *sentences]) == [f"sentence {number}" for number in range(0, 60, 10)]
+    assert demo.pick_examples(["a", "a", "b", " "]) == ["a", "b"] and len(demo.pick_examples(sentences[:11])) == 6
     bare = type("Bare", (LanceIndex,), {"__init__": lambda self: None, "first_sentences": lambda self, count: []})
     model = SimpleNamespace(index=bare(), open_index=lambda folder: None)
     with pytest.raises(UserError, match="--index i: its rows have no sentences that the page could show"):

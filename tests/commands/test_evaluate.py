@@ -8,7 +8,7 @@ from support.beir import write_beir
 
 from simcse_jax.choices import TASKS, TRANSFER
 from simcse_jax.commands import verbs
-from simcse_jax.commands.evaluate import read_tasks, unlike
+from simcse_jax.commands.evaluate import describe_differences, read_tasks
 from simcse_jax.evaluation import beir, retrieval, sts
 from simcse_jax.simcse import SimCSE
 
@@ -142,8 +142,8 @@ def test_retrieval_is_scored_with_the_models_prompts_and_compared(tmp_path, tiny
     assert f"--baseline {first}: was scored with query_prompt '' instead of 'the man '" in done.stdout
     settings = json.loads(first.read_text())["retrieval_settings"]
     assert settings == {"storage": "float32", "query_prompt": "", "document_prompt": ""}
-    assert unlike({"retrieval_settings": settings}, settings) == ""
-    assert "unknown settings" in unlike({"retrieval": {}}, settings)
+    assert describe_differences({"retrieval_settings": settings}, settings) == ""
+    assert "unknown settings" in describe_differences({"retrieval": {}}, settings)
     done = call("evaluate", "--model", prompted, *tasks, "--prompt", "", "--split", "dev", "--storage", "bfloat16")
     assert done.returncode == 0 and "prompt '" not in done.stdout and "3 queries" in done.stdout
     assert "documents' embeddings in bfloat16" in done.stdout

@@ -15,7 +15,7 @@ from simcse_jax.errors import UserError
 from simcse_jax.evaluation import geometry as measures
 from simcse_jax.evaluation import sts
 from simcse_jax.evaluation.postprocess import whitening
-from simcse_jax.runs.dynamics import steps_of
+from simcse_jax.runs.dynamics import kept_steps
 from simcse_jax.simcse import SimCSE
 
 
@@ -62,13 +62,13 @@ def test_the_checkpoints_of_a_run_are_measured_and_drawn(tmp_path, tiny_bert, tr
     assert (done.returncode, done.stderr) == (0, "")
     assert_files(tmp_path, "cosines", "models", "runs", "singular_values", "spectrum", "terms")
     compared = json.loads((tmp_path / "sentences.json").read_text())
-    last = f"trained, step {steps_of(trained)[-1]}"
+    last = f"trained, step {kept_steps(trained)[-1]}"
     assert list(compared["models"]) == ["tiny-bert", "trained, step 0", last]
     assert compared["changes"] == [[last, "trained, step 0"]]
     assert f"trained, step 0 → {last}: unrelated sentences" in done.stdout
     found = json.loads((tmp_path / "geometry.json").read_text())
     checkpoints = found["runs"]["trained"]["checkpoints"]
-    assert [point["step"] for point in checkpoints] == [0, *steps_of(trained)]
+    assert [point["step"] for point in checkpoints] == [0, *kept_steps(trained)]
     assert len({point["alignment"] for point in checkpoints}) == len(checkpoints) > 2
     assert found["runs"]["trained"]["workdir"] == str(trained)
     for point in checkpoints:  # at the run's temperature

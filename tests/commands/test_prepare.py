@@ -7,7 +7,7 @@ import pytest
 from support import call, refused
 
 import simcse_jax
-from simcse_jax.commands.prepare import ROLES, read_columns, with_options
+from simcse_jax.commands.prepare import ROLES, name_options, read_columns
 from simcse_jax.config import default_config
 from simcse_jax.config.checks import validate
 from simcse_jax.errors import UserError
@@ -104,8 +104,8 @@ def test_mistakes_in_options_and_data_are_named_by_the_options_and_can_be_correc
             read_columns(given, ROLES)
     for name in ("n", "'my n'"):
         said = f"perhaps scores; if so, set data.columns.score={name} or, x, data.columns.anchor={name} data.columns."
-        assert with_options(said + "positive=b") == f"name the pair: --columns anchor={name} positive=b"
-        assert with_options(f"set data.columns.anchor={name} if") == "set --columns anchor=NAME if"
+        assert name_options(said + "positive=b") == f"name the pair: --columns anchor={name} positive=b"
+        assert name_options(f"set data.columns.anchor={name} if") == "set --columns anchor=NAME if"
     refused(call("prepare", *arguments, "--max-length", 65), "--max-length 65", "at most 64")
     refused(
         call("prepare", *arguments, "--positives", "entailment"), "--positives entailment needs", "--columns label="

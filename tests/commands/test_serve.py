@@ -60,7 +60,7 @@ def test_only_searches_in_memory_are_filled_up_to_few_sizes(monkeypatch, on_disk
     index = SimpleNamespace(search=lambda queries, top_k: asked.append(len(queries)) or [[row[0]] for row in queries])
     model = SimpleNamespace(open_index=lambda folder: None, load_index=lambda folder: None, index=index)
     monkeypatch.setattr("simcse_jax.index.lance.is_lance_index", lambda folder: on_disk)
-    search = serve.search_of(model, "folder")
+    search = serve.make_search(model, "folder")
     for number in (1, 3):
         assert search(np.arange(number * 2.0).reshape(number, 2), 8) == [[row * 2.0] for row in range(number)]
     assert asked == ([1, 3] if on_disk else [1, 16])

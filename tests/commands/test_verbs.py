@@ -8,7 +8,7 @@ from cyclopts.validators import Number
 
 from simcse_jax.__main__ import COMMANDS
 from simcse_jax.commands import verbs
-from simcse_jax.commands.command_line import module_of
+from simcse_jax.commands.command_line import module_name
 from simcse_jax.commands.verbs import WITH_NO, Count, Names, Queries, verb
 from simcse_jax.errors import UserError, in_command
 
@@ -62,7 +62,7 @@ def test_a_program_s_arguments_are_checked_and_errors_name_keywords(options, mes
 
 
 def test_a_program_and_the_command_line_give_the_same_arguments(monkeypatch):
-    monkeypatch.setattr(verbs, "function_of", lambda command: measure)
+    monkeypatch.setattr(verbs, "import_verb", lambda command: measure)
     line = [
         "x.csv",
         "--tasks",
@@ -101,7 +101,7 @@ def test_a_program_and_the_command_line_give_the_same_arguments(monkeypatch):
 
 
 def test_the_help_has_bounds_defaults_and_exit_codes(monkeypatch, capsys):
-    monkeypatch.setattr(verbs, "function_of", lambda command: measure)
+    monkeypatch.setattr(verbs, "import_verb", lambda command: measure)
     function, bound = verbs.parse("measure", ["--help"])
     function(*bound.args, **bound.kwargs)
     shown = " ".join(capsys.readouterr().out.split())
@@ -118,13 +118,13 @@ def test_the_help_has_bounds_defaults_and_exit_codes(monkeypatch, capsys):
             verbs.parse("measure", ["x", "--top-k", value])
 
 
-VERBS = [name for name in COMMANDS if not hasattr(importlib.import_module(module_of(name)), "main")]
+VERBS = [name for name in COMMANDS if not hasattr(importlib.import_module(module_name(name)), "main")]
 
 
 @pytest.mark.parametrize("command", VERBS)
 def test_each_option_has_a_help(command):
     made = verbs.app(command)
-    assert "Needs" in verbs.function_of(command).__doc__ or command in (
+    assert "Needs" in verbs.import_verb(command).__doc__ or command in (
         "runs",
         "overlap",
         "build-data",

@@ -1,7 +1,7 @@
 import pytest
 from support.configs import config_of
 
-from simcse_jax.config.fields import FIELDS, SECTIONS, default_config, defaults_of, flatten, numbers_of_step, trains
+from simcse_jax.config.fields import FIELDS, SECTIONS, default_config, flatten, make_defaults, numbers_of_step, trains
 from simcse_jax.errors import UserError
 from simcse_jax.field import number
 
@@ -11,7 +11,7 @@ def test_the_default_config_has_every_field_and_is_another_one_each_time():
     assert flatten(config) == {name: field.default for name, field in FIELDS.items()}
     config.data.columns.anchor = "a"
     assert default_config().data.columns.anchor == FIELDS["data.columns.anchor"].default == ""
-    assert defaults_of({"a.b.c": number(1.5, "")}).a.b.c == 1.5
+    assert make_defaults({"a.b.c": number(1.5, "")}).a.b.c == 1.5
 
 
 def test_a_field_has_a_meaning_a_heading_and_bounds_and_its_default_keeps_these():

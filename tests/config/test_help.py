@@ -51,10 +51,10 @@ def test_fields_are_under_their_headings():
 def test_neither_help_nor_a_mistake_waits_for_jax():
     code = """
 import contextlib, importlib, sys
-from simcse_jax.commands.verbs import main_of
+from simcse_jax.commands.verbs import make_main
 
 for command in COMMANDS:
-    main = main_of(command)
+    main = make_main(command)
     sys.argv = [command, "--help"]
     with contextlib.suppress(SystemExit):
         main()

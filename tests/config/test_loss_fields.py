@@ -9,9 +9,9 @@ from simcse_jax.config.loss_fields import (
     LOSS_SECTIONS,
     POLICIES,
     check_kept,
-    scored_by_data,
-    sizes_of,
-    weights_of,
+    has_data_scores,
+    matryoshka_sizes,
+    matryoshka_weights,
 )
 from simcse_jax.errors import UserError
 from simcse_jax.objectives.registry import OBJECTIVES
@@ -34,11 +34,11 @@ def test_every_objective_has_its_weight_its_section_and_its_readings_and_infonce
 
 def test_sizes_fall_and_keep_their_weights_and_fit_what_sees_the_embedding():
     assert all(Plan(1, policy).pair() for policy in POLICIES)
-    assert sizes_of(sized()) == () and weights_of(sized()) == []
+    assert matryoshka_sizes(sized()) == () and matryoshka_weights(sized()) == []
     found = sized(("64", "768", "256"), ("0.5", "2", "1"), model__mlp="none")
     validate(found)
-    assert sizes_of(found) == (768, 256, 64) and weights_of(found) == [2.0, 1.0, 0.5]
-    assert weights_of(sized(("64", "32"))) == [1.0, 1.0]
+    assert matryoshka_sizes(found) == (768, 256, 64) and matryoshka_weights(found) == [2.0, 1.0, 0.5]
+    assert matryoshka_weights(sized(("64", "32"))) == [1.0, 1.0]
     for parts in (("0",), ("8", "8"), ("a",), ("1.5",)):
         with pytest.raises(ValueError):
             loss_fields.read_dimensions(parts)
@@ -71,7 +71,7 @@ def test_each_needs_a_teacher_or_scores_in_the_data(name):
     if name in ("margin_mse", "distill_kl"):
         config = config_of(**weight, data__columns__score="kd", teacher__kept="f", data__score_range=("0", "5"))
         validate(config)
-        assert scored_by_data(config) and not scored_by_data(config_of(**weight, teacher__model="m"))
+        assert has_data_scores(config) and not has_data_scores(config_of(**weight, teacher__model="m"))
         assert ineffective(config) == ["data.score_range=('0', '5')", "teacher.kept=f"]
         with pytest.raises(UserError, match=f"{needs_teacher}gist"):
             validate(config_of(**weight, objective__gist__weight=1.0))

@@ -7,7 +7,7 @@ from support.listed import record
 from simcse_jax.config import flags
 from simcse_jax.config.checks import validate
 from simcse_jax.config.fields import default_config, flatten
-from simcse_jax.config.recorded import identity, recorded_config
+from simcse_jax.config.recorded import config_fingerprint, recorded_config
 from simcse_jax.errors import UserError
 
 
@@ -33,9 +33,9 @@ def test_a_run_is_repeated_by_its_record_and_another_seed_gives_another_end(trai
 def test_processes_differ_in_their_numbers_alone():
     config, other = default_config(), default_config()
     other.parallel.process_id = 3
-    assert identity(config) == identity(other)
+    assert config_fingerprint(config) == config_fingerprint(other)
     other.seed = 1
-    assert identity(config) != identity(other)
+    assert config_fingerprint(config) != config_fingerprint(other)
 
 
 def test_fields_are_changed_as_those_of_a_recipe(tmp_path):

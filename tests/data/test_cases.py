@@ -84,10 +84,10 @@ def config_of(path: Path | str):
 def decided(path: Path | str) -> tuple[list[str], bool]:
     """What `tune` makes of a table, as in `TABLE`, and whether the pairs are labelled; the run then reads it so."""
     config = config_of(path)
-    data, objectives = tuning.look_at(data_spec(config)), model_spec(config).objectives
-    config.update_from_flattened_dict(tuning.of_data(data, objectives))
+    data, objectives = tuning.inspect_data(data_spec(config)), model_spec(config).objectives
+    config.update_from_flattened_dict(tuning.data_fields(data, objectives))
     config.data.held_out, why = tuning.rows_to_hold_out(data, objectives)
-    why = why or tuning.why_not_apart(data, held_out_spec(config), 0)
+    why = why or tuning.find_obstacle(data, held_out_spec(config), 0)
     examples = read_training_examples(data_spec(config))
     assert len(examples) == data.rows and (examples.scores is not None) == bool(data.score)
     value = data.score or data.label
@@ -108,7 +108,7 @@ def test_tables_of_pairs_are_tuned_as_they_are_meant(part, tmp_path):
         else:
             table = pandas.read_csv(CASES / name, sep=";" if "german_known" in name else ",")
         write_examples(table, tmp_path / "data.parquet", "data")
-        data = tuning.look_at(data_spec(config_of(tmp_path / "data.parquet")))
+        data = tuning.inspect_data(data_spec(config_of(tmp_path / "data.parquet")))
         assert [str(data.rows), data.score or data.label] == fields[::2], name
 
 
@@ -116,7 +116,7 @@ def test_tables_whose_meaning_is_not_plain_are_refused_and_none_is_forgotten():
     assert {path.name for path in CASES.iterdir() if path.suffix in (".csv", ".tsv", ".jsonl")} == {*TABLES, *REFUSED}
     for name, part in REFUSED.items():
         with pytest.raises(UserError, match=part) as error:
-            tuning.look_at(data_spec(config_of(CASES / name)))
+            tuning.inspect_data(data_spec(config_of(CASES / name)))
         assert "data.columns.positive" not in str(error.value)
 
 

@@ -5,7 +5,15 @@ import pytest
 from jax.sharding import PartitionSpec as P
 
 from simcse_jax.devices.mesh import AXIS, Way, data_mesh
-from simcse_jax.devices.parts import constrain, distribute, gather, rows_of, sends_rows, spec, whole
+from simcse_jax.devices.parts import (
+    constrain,
+    distribute,
+    gather,
+    gather_rows,
+    is_exchange_cheaper,
+    replicate_whole,
+    spec,
+)
 
 
 def over(count, in_specs, out_specs):
@@ -46,7 +54,7 @@ def test_a_state_is_distributed_updated_where_it_is_and_put_together_again(devic
     updated = update(update(placed))
     assert update._cache_size() == 1
     part = {"rows": (8 // devices, 3), "columns": (2, 4 // devices), "odd": (3, 5), "number": ()}
-    together = whole(updated, mesh)
+    together = replicate_whole(updated, mesh)
     for name, shape in part.items():
         assert updated[name].addressable_shards[0].data.shape == shape
         assert together[name].is_fully_replicated
@@ -106,7 +114,7 @@ def test_each_device_gets_the_rows_that_it_needs_and_their_gradients_are_added_u
     @over(4, (split, P(AXIS), P(AXIS)), (P(AXIS), split))
     def function(part, numbers, factors):
         def loss(part):
-            rows = rows_of(part, split, numbers)
+            rows = gather_rows(part, split, numbers)
             return jnp.sum(rows * factors), rows
 
         gradient, rows = jax.grad(loss, has_aux=True)(part)
@@ -129,4 +137,4 @@ def test_rows_are_exchanged_where_they_are_a_quarter_of_the_table():
         (50368, P(AXIS), 1575, 8, False),
         (30522, P(), 1, 8, False),
     ):
-        assert sends_rows(rows, split, numbers, devices) == expected, (rows, split, numbers)
+        assert is_exchange_cheaper(rows, split, numbers, devices) == expected, (rows, split, numbers)

@@ -9,12 +9,12 @@ from simcse_jax.errors import UserError
 
 def test_a_mistake_of_one_process_or_another_config_ends_all(monkeypatch):
     assert [processes.gather(text) for text in ("", "Grüße")] == [[""], ["Grüße"]]  # of one process
-    with pytest.raises(UserError, match=r"^mine$"), processes.together():
+    with pytest.raises(UserError, match=r"^mine$"), processes.exit_together():
         raise UserError("mine")
-    with processes.together():
+    with processes.exit_together():
         processes.agree({"data.train": "a"})
     monkeypatch.setattr(processes, "gather", lambda text: ["", "data.train=x: no such file"])
-    with pytest.raises(UserError, match=r"^process 1: data\.train=x: no such file$"), processes.together():
+    with pytest.raises(UserError, match=r"^process 1: data\.train=x: no such file$"), processes.exit_together():
         pass
     monkeypatch.setattr(processes, "gather", lambda text: [text, text] if text == "same" else [text, text, "b"])
     processes.agree({"the config": "same"})

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from support import random_model, sentences
 
-from simcse_jax.devices.mesh import by_rows
+from simcse_jax.devices.mesh import compile_by_rows
 from simcse_jax.encoding import batching
 from simcse_jax.encoding.embedder import Embedder, NotFinite, check_finite, make_embed
 from simcse_jax.huggingface.tokenizer import Tokenizer
@@ -88,7 +88,7 @@ def test_devices_other_than_a_cpu_get_no_rows_of_8_or_12_tokens(model, monkeypat
 
 def test_shapes_compile_once_and_longer_sentences_share_smaller_batches(model, monkeypatch):
     monkeypatch.setattr(batching, "CPU_LENGTHS", (16, 32))
-    embed = make_embed(model[0], "max", False, None, (), 0, False, by_rows, most_tokens=None)
+    embed = make_embed(model[0], "max", False, None, (), 0, False, compile_by_rows, most_tokens=None)
     before = embed._cache_size()
     for texts in (sentences(20), sentences(30, seed=1), sentences(20)):
         encode(model, texts, pooler="max", batch_size=10)

@@ -127,10 +127,10 @@ def write_sentence_transformer() -> None:
 
 def encode_into_folder() -> None:
     """`encode`, into a folder that does not exist yet."""
-    from simcse_jax.commands.verbs import main_of
+    from simcse_jax.commands.verbs import make_main
 
     os.mkdir("embeddings")
-    main_of("encode")()
+    make_main("encode")()
 
 
 def encode_half() -> None:
@@ -146,7 +146,7 @@ def mine_half() -> None:
 def end_after_a_part(folder: str, command: str, name: str) -> None:
     """A command that writes to a new folder, whose process ends as if by a kill."""
     from simcse_jax.bulk import resumable
-    from simcse_jax.commands.verbs import main_of
+    from simcse_jax.commands.verbs import make_main
 
     os.mkdir(folder)
     kind = getattr(resumable, name)
@@ -157,7 +157,7 @@ def end_after_a_part(folder: str, command: str, name: str) -> None:
         os._exit(0)
 
     kind.append = append_and_end
-    main_of(command)()
+    make_main(command)()
 
 
 def make_seed(name: str, folder: Path, seeds: Seeds, zygote: Zygote) -> None:

@@ -18,7 +18,7 @@ from support import ROOT
 
 from simcse_jax.__main__ import COMMANDS
 from simcse_jax.commands.command_line import run_command
-from simcse_jax.commands.verbs import main_of
+from simcse_jax.commands.verbs import make_main
 
 
 @pytest.mark.hostile
@@ -32,7 +32,7 @@ class Here:
 
     def run(self, command, arguments, folder) -> Done:
         module, _, function = command.partition(":")
-        main = getattr(importlib.import_module(module), function) if function else main_of(command)
+        main = getattr(importlib.import_module(module), function) if function else make_main(command)
         out, err = io.StringIO(), io.StringIO()
         with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
             patch.setattr(sys, "argv", [f"simcse-jax {command}", *arguments])

@@ -208,7 +208,7 @@ def _run(command: str) -> int:
     import traceback
 
     from simcse_jax.commands.command_line import run_command
-    from simcse_jax.commands.verbs import main_of
+    from simcse_jax.commands.verbs import make_main
 
     # Which would serve until they are interrupted.
     if server := {"demo": "simcse_jax.commands.demo", "serve": "simcse_jax.serving.server"}.get(command):
@@ -221,7 +221,7 @@ def _run(command: str) -> int:
             module, _, function = command.partition(":")
             run_command(getattr(importlib.import_module(module), function))
         else:
-            run_command(main_of(command))
+            run_command(make_main(command))
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else 0 if end.code is None else 1
     except BaseException:

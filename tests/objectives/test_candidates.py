@@ -5,7 +5,7 @@ import pytest
 from support.checks import cosine, random
 from support.steps import alone
 
-from simcse_jax.objectives.candidates import candidate_scores, taught_scores
+from simcse_jax.objectives.candidates import candidate_scores, score_candidates
 
 
 @pytest.mark.parametrize(("similarity", "score"), [("dot", np.dot), ("cosine", cosine)])
@@ -22,8 +22,8 @@ def test_of_a_batch_the_positive_comes_first():
         return {"anchor": rows[1], "positive": rows[0], "hard_negatives": rows[[3, 2]]}
 
     batch = alone(named(views), teacher=named(teacher))
-    student, taught, present = taught_scores(dataclasses.replace(batch, present=named(there)), "dot")
+    student, taught, present = score_candidates(dataclasses.replace(batch, present=named(there)), "dot")
     for found, x in ((student, views), (taught, teacher)):
         np.testing.assert_allclose(found, np.sum(x[1] * x[[0, 3, 2]], axis=-1), rtol=1e-5, atol=1e-6)
     np.testing.assert_array_equal(present, there[[0, 3, 2]])
-    assert taught_scores(batch, "dot")[2] is None
+    assert score_candidates(batch, "dot")[2] is None

@@ -8,7 +8,7 @@ from support.checks import assert_sharded_is_whole, random
 from support.steps import alone, named
 
 from simcse_jax.data.scores import read_candidates
-from simcse_jax.objectives.registry import OBJECTIVES, with_loss
+from simcse_jax.objectives.registry import OBJECTIVES, load_loss
 
 ROWS, SIZE = 8, 5
 SCORES = np.float32([0.1, 0.6, 1, 0.6, 0, 0.9, 0.1, 0.3])  # two ties
@@ -60,7 +60,7 @@ def loss_of(name, fields):
         given |= {"gather": lambda x: jnp.moveaxis(gather(jnp.moveaxis(x, 1, 0)), 0, 1)}
         given |= {"artificial": lambda *shape: random(*shape, seed=5)}
         seen = alone(views(rows["views"]), **of_data | given)
-        return with_loss(OBJECTIVES[name]).loss(seen, **numbers(fields))
+        return load_loss(OBJECTIVES[name]).loss(seen, **numbers(fields))
 
     return compute
 
@@ -123,7 +123,7 @@ def test_is_sentence_transformers_loss(name, fields, peer, labels):
     seen = {"score": SCORES} if labels == "score" else {"teacher": named(teacher)}
     if labels == "margins":
         seen = {"score": np.float32([read_candidates([(list(row), "here")], 3) for row in given["margins"].tolist()])}
-    loss = with_loss(OBJECTIVES[name]).loss
+    loss = load_loss(OBJECTIVES[name]).loss
     ours = jax.value_and_grad(lambda rows: loss(alone(named(rows), **seen), **numbers(fields)))
     value, gradient = jax.jit(ours)(rows)
     assert float(value) == pytest.approx(float(expected.detach()), rel=1e-5)

@@ -68,6 +68,6 @@ def test_negatives_that_are_not_there_are_no_terms():
     rows, guide = random(4, 4, 3), near(4, 4, 5, 1)
     last_nowhere = Candidates(np.arange(4)[:, None] < np.full(4, 3))
     assert_is_equation(
-        lambda rows: loss(rows, guide, known=last_nowhere), lambda rows: equation(rows[:3], guide[:3]), rows
+        lambda rows: loss(rows, guide, exclusions=last_nowhere), lambda rows: equation(rows[:3], guide[:3]), rows
     )
     assert equation(np.float64(rows), guide) > equation(np.float64(rows[:3]), guide[:3])

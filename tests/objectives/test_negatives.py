@@ -10,7 +10,7 @@ from support.steps import alone
 from simcse_jax.data.equal_texts import numbered
 from simcse_jax.objectives import similarity
 from simcse_jax.objectives.negatives import Candidates
-from simcse_jax.objectives.registry import OBJECTIVES, needing, with_loss
+from simcse_jax.objectives.registry import OBJECTIVES, load_loss, needing
 
 # The same query twice, two queries with one answer, an answer that is a query; hard negatives that are positives of
 # their own anchor, of another one, an anchor, and one that nothing equals.
@@ -36,7 +36,7 @@ def of_batch(kinds=3, numbers=NUMBERS, **fields):
 def loss(name, embedded, **fields):
     usual = {"info_nce": {"hard_negative_weight": 1.0, "similarity": "cosine", "symmetric": False}}
     usual["off_dropout"] = {"m": 1.0}
-    return with_loss(OBJECTIVES[name]).loss(embedded, temperature=0.5, **usual.get(name, {}) | fields)
+    return load_loss(OBJECTIVES[name]).loss(embedded, temperature=0.5, **usual.get(name, {}) | fields)
 
 
 def candidates(i, kind, pair=(0, 1)):
@@ -95,7 +95,7 @@ def test_equal_texts_are_no_negatives_and_different_ones_change_no_bit(name, kin
 
 def test_jensen_shannon():
     local, mask = random(6, 2, 5, seed=1), np.ones((6, 2), np.int32)
-    ours = jax.jit(lambda: with_loss(OBJECTIVES["jensen_shannon"]).loss(of_batch(tokens=(jnp.asarray(local), mask))))()
+    ours = jax.jit(lambda: load_loss(OBJECTIVES["jensen_shannon"]).loss(of_batch(tokens=(jnp.asarray(local), mask))))()
     own, other = [], []
     for i, tokens in enumerate(np.float64(local)):
         scores = tokens @ np.float64(EMBEDDINGS[1]).T
@@ -107,7 +107,7 @@ def test_jensen_shannon():
 def test_contrastive_tension():
     """A sentence with itself, and two negative pairs, one of which has the same sentence again."""
     batch = of_batch(2, np.array([[0, 0, 0, 1, 1, 1], [0, 2, 0, 1, 1, 3]]).T)
-    found = with_loss(OBJECTIVES["contrastive_tension"]).loss(batch, negatives=2)
+    found = load_loss(OBJECTIVES["contrastive_tension"]).loss(batch, negatives=2)
     products = np.sum(np.float64(EMBEDDINGS[0]) * EMBEDDINGS[1], axis=1)[[0, 3, 1, 5]]
     np.testing.assert_allclose(found, np.mean(np.log1p(np.exp(products * [-1, -1, 1, 1]))), rtol=1e-5)
 

@@ -7,8 +7,8 @@ import pytest
 from support.steps import BATCH, batch, settings
 
 from simcse_jax.models.masking import Masking
-from simcse_jax.objectives.rows import Rows, dropout_keys, embed_view, passes_of
-from simcse_jax.objectives.views import MASKING, Pass, Plan, View, column_number, each_of
+from simcse_jax.objectives.rows import Rows, dropout_keys, embed_view, group_by_pass
+from simcse_jax.objectives.views import MASKING, Pass, Plan, View, column_number, flatten_views
 
 pytestmark = pytest.mark.exact
 
@@ -59,10 +59,10 @@ def test_a_column_s_masked_tokens_are_its_own_whatever_other_columns_are_read():
 def test_embeddings_are_encoded_once_averaged_and_made_noisy_and_other_changes_and_rates_apart():
     views = [View(0, (1,)), View(1, (2, 4)), View(0, (1,), noise=7), View(0, ()), View(1, (1,), tower=1)]
     once = {Pass(): [(0, 1, 0), (1, 2, 0), (1, 4, 0)], Pass(dropout=False): [(0, 0, 0)], Pass(1): [(1, 1, 0)]}
-    assert passes_of(views) == once
+    assert group_by_pass(views) == once
     encoded = {
         (one, draw): jnp.full((BATCH, 3), 100.0 * one.tower + 10 * draw.column + (draw.mask if one.dropout else 0.5))
-        for one, draws in passes_of(views).items()
+        for one, draws in group_by_pass(views).items()
         for draw in draws
     }
     rows = Rows(batch(2), jnp.int32(0), settings(noise=4.0))
@@ -73,20 +73,20 @@ def test_embeddings_are_encoded_once_averaged_and_made_noisy_and_other_changes_a
     assert len(np.unique(noise)) == noise.size and 1 < np.std(noise) < 4
     views = [View(0, ()), View(0, (), change="cutoff"), View(0, (), change="cutoff", changed=1)]
     views += [View(0, (1,), change="cutoff"), View(0, (1,), change="cutoff", rate="positive_dropout"), views[1]]
-    assert list(passes_of(views).items()) == [
+    assert list(group_by_pass(views).items()) == [
         (Pass(dropout=False), [(0, 0, 0)]), (Pass(dropout=False, change="cutoff"), [(0, 0, 0), (0, 0, 1)]),
         (Pass(change="cutoff"), [(0, 1, 0)]), (Pass(change="cutoff", rate="positive_dropout"), [(0, 1, 0)]),
     ]  # fmt: skip
 
 
 def test_the_mean_of_several_columns_is_one_positive_with_masks_of_its_own():
-    views = each_of(Plan(4, "independent", positives=3).pair())
-    assert len(views) == 2 and views[1].others == (2, 3)
-    ((one, draws),) = passes_of(views).items()
+    views = flatten_views(Plan(4, "independent", positives=3).pair())
+    assert len(views) == 2 and views[1].further_columns == (2, 3)
+    ((one, draws),) = group_by_pass(views).items()
     encoded = {(one, draw): jnp.full((2, 3), float(draw.column)) for draw in draws}
     rows = Rows(batch(1), jnp.int32(0), settings())
     assert [float(embed_view(rows, view, encoded)[0, 0]) for view in views] == [0.0, 2.0]
     assert [draw.column for draw in draws] == [0, 1, 2, 3] and len({draw.mask for draw in draws}) == 4
     assert Plan(2, "independent", positives=1).pair() == Plan(2, "independent").pair()
-    anchor, positive = each_of(Plan(3, "mean", positives=2, samples=5).pair())
+    anchor, positive = flatten_views(Plan(3, "mean", positives=2, samples=5).pair())
     assert len(anchor.draws) == 5 and len(set(positive.draws)) == 10

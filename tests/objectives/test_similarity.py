@@ -6,7 +6,7 @@ from support.checks import cosine as by_hand
 from support.checks import random
 
 from simcse_jax.objectives import similarity
-from simcse_jax.objectives.similarity import by_rows, comparable, cosine, normalize, replace_rows
+from simcse_jax.objectives.similarity import comparable, cosine, map_rows, normalize, replace_rows
 
 
 def test_rows_have_length_1_and_their_products_are_similarities():
@@ -24,7 +24,7 @@ def test_rows_have_length_1_and_their_products_are_similarities():
 def test_rows_are_computed_some_at_a_time_and_of_those_to_replace_no_others(most, monkeypatch):
     monkeypatch.setattr(similarity, "SIMILARITIES", most)  # 2 rows at a time, or all
     seen, computed = [], []
-    found = by_rows(lambda rows: seen.append(len(rows)) or 2 * rows, 3, jnp.arange(5.0))
+    found = map_rows(lambda rows: seen.append(len(rows)) or 2 * rows, 3, jnp.arange(5.0))
     assert found.tolist() == [0, 2, 4, 6, 8] and max(seen) == (5 if most > 7 else 2)
 
     def double(rows):

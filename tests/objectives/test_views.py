@@ -1,7 +1,7 @@
 from simcse_jax.config.loss_fields import POLICIES
 from simcse_jax.models.config import Template
 from simcse_jax.objectives.off_dropout import OBJECTIVE as OFF_DROPOUT
-from simcse_jax.objectives.views import LANGUAGE_MODEL, MASKING, POLICY_MASKS, Plan, View, column_number, each_of
+from simcse_jax.objectives.views import LANGUAGE_MODEL, MASKING, POLICY_MASKS, Plan, View, column_number, flatten_views
 
 
 def pair(*plan, **changes):
@@ -10,7 +10,7 @@ def pair(*plan, **changes):
 
 def distinct(plan):
     """The views that a step with off_dropout encodes."""
-    return list(dict.fromkeys(each_of(OFF_DROPOUT.views(plan))))
+    return list(dict.fromkeys(flatten_views(OFF_DROPOUT.views(plan))))
 
 
 def test_pairs_are_one_sentence_under_two_masks_or_two_sentences_and_triplets_three_with_a_mask_each():
@@ -18,9 +18,9 @@ def test_pairs_are_one_sentence_under_two_masks_or_two_sentences_and_triplets_th
     views = pair(3, "independent")
     assert views == {"anchor": View(0, (0,)), "positive": View(1, (1,)), "hard_negatives": (View(2, (2,)),)}
     assert [view.column for view in pair(4, "independent")["hard_negatives"]] == [2, 3]
-    assert set(each_of(pair(1, "shared"))) == {View(0, (0,))}  # one encoding
-    assert each_of(pair(2, "shared")) == [View(0, (0,)), View(1, (0,))]
-    assert [view.tower for view in each_of(pair(1, "independent", two_towers=True))] == [0, 1]
+    assert set(flatten_views(pair(1, "shared"))) == {View(0, (0,))}  # one encoding
+    assert flatten_views(pair(2, "shared")) == [View(0, (0,)), View(1, (0,))]
+    assert [view.tower for view in flatten_views(pair(1, "independent", two_towers=True))] == [0, 1]
     assert [view.tower for view in distinct(Plan(3, "independent", "off", two_towers=True))] == [0, 1, 1, 0, 1, 1]
 
 
@@ -55,11 +55,11 @@ def test_changes_and_a_rate_are_of_the_positive_pairs_alone():
     changed = {"anchor_change": "cutoff", "positive_change": "shuffled", "positive_rate": True}
     anchor = View(0, (0,), change="cutoff")
     positive = View(0, (1,), change="shuffled", changed=1, rate="positive_dropout")
-    assert each_of(pair(1, "independent", **changed)) == [anchor, positive]
+    assert flatten_views(pair(1, "independent", **changed)) == [anchor, positive]
     views = distinct(Plan(3, "independent", "independent", **changed))
     assert views == [anchor, positive._replace(column=1), View(2, (2,)), View(0, (0,)), View(1, (1,))]
     # Without masks a rate means nothing, and a sentence that is not changed either is encoded once.
-    assert set(each_of(pair(1, "off", positive_rate=True))) == {View(0, ())}
+    assert set(flatten_views(pair(1, "off", positive_rate=True))) == {View(0, ())}
     assert pair(1, "shared", positive_change="shuffled")["positive"] == View(0, (0,), None, 0, "shuffled", 1)
 
 
@@ -77,10 +77,10 @@ def test_all_numbers_of_draws_of_many_negatives_differ_and_those_of_the_first_ar
 def test_what_a_template_alone_gives_is_taken_from_each_view_by_its_own_template():
     first, second = Template((1,), (2,)), Template((1, 3), (2,))
     templates = {"template": first, "positive_template": second, "positive_change": "another"}
-    assert {view.removed for view in each_of(pair(3, "independent", **templates))} == {None}
+    assert {view.removed for view in flatten_views(pair(3, "independent", **templates))} == {None}
     plan = Plan(3, "independent", "off", denoising="paper", **templates)
-    assert [view.removed for view in each_of(plan.pair())] == [first, second, second]
-    assert [view.change for view in each_of(plan.pair())] == ["none", "another", "another"]
-    assert [view.removed for view in each_of(plan.separate())] == [first] * 3
-    anchor, positive, _ = each_of(plan.pair())
-    assert anchor.encoded_in.removed == first and anchor.encoded_in != positive.encoded_in
+    assert [view.removed for view in flatten_views(plan.pair())] == [first, second, second]
+    assert [view.change for view in flatten_views(plan.pair())] == ["none", "another", "another"]
+    assert [view.removed for view in flatten_views(plan.separate())] == [first] * 3
+    anchor, positive, _ = flatten_views(plan.pair())
+    assert anchor.encoder_pass.removed == first and anchor.encoder_pass != positive.encoder_pass

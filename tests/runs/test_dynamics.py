@@ -9,7 +9,7 @@ from simcse_jax.errors import UserError
 from simcse_jax.evaluation import geometry, sts
 from simcse_jax.evaluation.analysis.dynamics import FIELDS
 from simcse_jax.host.storage import as_path
-from simcse_jax.runs.dynamics import checkpoint_encoders, folder_name, read_records, steps_of
+from simcse_jax.runs.dynamics import checkpoint_encoders, folder_name, kept_steps, read_records
 from simcse_jax.runs.metrics_file import read_metrics
 from simcse_jax.simcse import SimCSE
 
@@ -35,7 +35,7 @@ def test_kept_checkpoints_are_measured_and_drawn(trained, corpus, tmp_path):
     found = json.loads((tmp_path / "out" / "dynamics.json").read_text())
     ((_, run),) = found["runs"].items()
     points = run["points"]
-    assert run["workdir"] == str(trained) and [point["step"] for point in points] == [0, *steps_of(trained)]
+    assert run["workdir"] == str(trained) and [point["step"] for point in points] == [0, *kept_steps(trained)]
     assert (found["about"]["sentences"], found["about"]["pairs_of_alignment"]) == (20, 4)
     pairs = sts.read_graded_pairs(corpus["dev"])
     for kept, point in zip(checkpoint_encoders(as_path(str(trained))), points, strict=True):
@@ -81,7 +81,7 @@ def test_runs_that_were_measured_otherwise_are_refused_and_nothing_is_written(tr
 @pytest.mark.slow
 def test_every_checkpoint_and_the_start_if_it_is_there_are_encoded_with_their_own_parameters(trained, tmp_path, capsys):
     latest = shutil.copytree(trained, tmp_path / "latest")
-    *before, last = steps_of(trained)
+    *before, last = kept_steps(trained)
     for step in before:
         shutil.rmtree(latest / "checkpoints" / str(step))
     kept, some = list(checkpoint_encoders(as_path(str(trained)))), sentences(12, seed=5)
@@ -104,11 +104,11 @@ def test_every_checkpoint_and_the_start_if_it_is_there_are_encoded_with_their_ow
     ):
         about["config"]["model"]["init_from"] = name
         (workdir / "run.json").write_text(json.dumps(about))
-        assert [kept.step for kept in checkpoint_encoders(as_path(str(workdir)))] == steps_of(trained)
+        assert [kept.step for kept in checkpoint_encoders(as_path(str(workdir)))] == kept_steps(trained)
         assert message in capsys.readouterr().out
-    (workdir / "checkpoints" / str(steps_of(workdir)[0])).rename(workdir / "checkpoints" / "0")
+    (workdir / "checkpoints" / str(kept_steps(workdir)[0])).rename(workdir / "checkpoints" / "0")
     steps = [kept.step for kept in checkpoint_encoders(as_path(str(workdir)))]
-    assert steps == steps_of(workdir) and steps[0] == 0  # a start that was saved is measured once
+    assert steps == kept_steps(workdir) and steps[0] == 0  # a start that was saved is measured once
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ from unittest.mock import Mock, call
 import pytest
 
 from simcse_jax.errors import UserError
-from simcse_jax.runs.metrics_file import Metrics, grouped, numbers_in
+from simcse_jax.runs.metrics_file import Metrics, add_groups, flatten_numbers
 
 
 def test_reporters_get_each_line_in_groups_and_the_numbers_of_the_result_and_are_all_closed(tmp_path):
@@ -21,9 +21,9 @@ def test_reporters_get_each_line_in_groups_and_the_numbers_of_the_result_and_are
     got = [call.write(4, {"train/loss": 0.5, "analysis/anisotropy": 0.25}), call.flush(), *ends]
     assert first.mock_calls == second.mock_calls == got
     line = {"loss": 0.5, "eval/dev": 70.0, "analysis": {"anisotropy": 0.25}}
-    assert grouped(line) == {"train/loss": 0.5, "eval/dev": 70.0, "analysis/anisotropy": 0.25}
+    assert add_groups(line) == {"train/loss": 0.5, "eval/dev": 70.0, "analysis/anisotropy": 0.25}
     result = {"dev": {"spearman": 70.5, "mean": {"pearson": 3}}, "transfer_protocol": "sklearn", "average": None}
-    assert numbers_in(result, "result/") == {"result/dev/spearman": 70.5, "result/dev/mean/pearson": 3}
+    assert flatten_numbers(result, "result/") == {"result/dev/spearman": 70.5, "result/dev/mean/pearson": 3}
 
 
 def steps(folder):

@@ -103,7 +103,7 @@ def test_scores_of_test_sets_also_of_a_part_of_the_embeddings_go_into_the_front_
     result = {task: {"spearman": 70.0 + n, "pairs": 100 + n, "subsets": {}} for n, task in enumerate(TASKS)}
     fields = {"model__init_from": "bert-large-uncased", "eval__data": "/data/SentEval/data/downstream"}
     run_ = a_run(data__train="hf:owner/nli:train", **fields)
-    card = made(run_, {**result, "average": 73.0, "averages": {"mean": 1}}, "ann/best", given={"license": "mit"})
+    card = made(run_, {**result, "average": 73.0, "averages": {"mean": 1}}, "ann/best", user_fields={"license": "mit"})
     (tmp_path / "README.md").write_text(card)
     data = ModelCard.load(tmp_path / "README.md").data
     assert (data.license, data.base_model, data.datasets) == ("mit", "bert-large-uncased", ["owner/nli"])
@@ -156,7 +156,7 @@ def test_what_is_known_has_a_name_also_from_the_hub_where_a_folder_is_named_like
         ("sts:/data/SentEval:STSBenchmark:train", 9, ["mteb/stsbenchmark-sts"]), ("sts:/data/SentEval", 9, sts),
     ):  # fmt: skip
         run_ = a_run(data__train=train) | {"examples": examples}
-        assert model_card.data_sets_of(run_) == (expected or []), train
+        assert model_card.find_data_sets(run_) == (expected or []), train
         described = front_matter(made(run_))
         assert described.get("datasets") == expected and "/home" not in str(described), train
     assert set(model_card.POOLING) == set(POOLERS) and {*model_card.HUB_DATA_SETS, "SICKRelatedness"} == set(TASKS)
@@ -183,16 +183,16 @@ def test_the_licence_is_that_of_the_base_model_s_card_or_what_is_given(tmp_path,
     cases |= {f"{other}{link}https://example.org/own": own | {"license_link": "https://example.org/own"}}
     cases |= {"language: en": {}, "license: [mit, gpl]": {}, "license: {": {}}  # the last one is no YAML
     for number, (fields, expected) in enumerate(cases.items()):
-        assert model_card.license_of(a_base(tmp_path / f"base{number}", fields)) == expected
+        assert model_card.read_license(a_base(tmp_path / f"base{number}", fields)) == expected
     for gone in ("/home/ann/gone", "package:no_such_package", "no name"):
-        assert model_card.license_of(gone) == {}
+        assert model_card.read_license(gone) == {}
     run_ = a_run(model__init_from=str(tmp_path / "base0"))
     card = made(run_)
     described = front_matter(card)
     assert described["license"] == "apache-2.0" and "base_model" not in described and str(tmp_path) not in card
-    assert front_matter(made(run_, given={"license": "mit"}))["license"] == "mit"
+    assert front_matter(made(run_, user_fields={"license": "mit"}))["license"] == "mit"
     fields = {"base_model": "ann/other", "language": ["no", "en"]}
-    given = front_matter(made(a_run(model__init_from="ann/base"), given=fields))
+    given = front_matter(made(a_run(model__init_from="ann/base"), user_fields=fields))
     assert (given["base_model"], given["language"]) == ("ann/other", ["no", "en"])  # no: Norwegian, not False
     repository = tmp_path / "models--ann--base"
     a_base(repository / "snapshots/abc", "license: mit")

@@ -18,7 +18,7 @@ from simcse_jax.models.language_model import fresh_head
 from simcse_jax.models.parameters import subset
 from simcse_jax.models.projector import Projector
 from simcse_jax.runs import state
-from simcse_jax.runs.state import ModelSpec, initial_params, model_spec, split_shapes, with_parts
+from simcse_jax.runs.state import ModelSpec, add_parts, initial_params, model_spec, split_shapes
 
 ALL = {"mlm": {"weight": 0.1}, "softmax_nli": {"weight": 1.0}, "info_nce": {"weight": 1.0}}
 HEAD = {"head.kernel", "head.bias"}
@@ -48,7 +48,7 @@ def test_the_shapes_are_those_of_the_initial_parameters(model):
     second = split_shapes(model.config, spec_of({}, dual_encoder=True))[0].keys() - plain.keys()
     assert second == {f"second.{name}" for name in plain}
     for expected in (True, False):
-        assert with_parts(model.config, spec_of(attention_kernels=expected)).attention_kernels == expected
+        assert add_parts(model.config, spec_of(attention_kernels=expected)).attention_kernels == expected
 
 
 def test_each_is_drawn_from_a_stream_of_its_own_and_the_model_s_own_parts_are_trained_further(model, capsys):
@@ -106,12 +106,12 @@ def test_the_fields_become_a_part_of_the_encoder_and_what_does_not_fit_is_refuse
     convolutions = model_of(convolutions__widths=("1", "3"), convolutions__channels=8, convolutions__activation="relu")
     assert convolutions.convolutions == Convolutions((1, 3), 8, "relu") and model_of().convolutions is None
     encoder = encoder_of()
-    assert state.partial_of(model_of(), encoder) is None and model_of().lora is None
+    assert state.make_partial(model_of(), encoder) is None and model_of().lora is None
     projector = {"widths": "2D,D", "bias": True, "last_norm": "none", "statistics": "each", "objectives": ["x"]}
     run = model_spec(default_config().to_dict() | {"projector": projector})
     assert run.projector == Projector(("2D", "D"), True, "none", "each") and model_of().projector is None
-    assert state.partial_of(model_of(freeze__layers=1), encoder) == Partial(False, 1)
-    found = state.partial_of(model_of(lora__rank=4, lora__alpha=2.0, freeze__layers=1), encoder)
+    assert state.make_partial(model_of(freeze__layers=1), encoder) == Partial(False, 1)
+    found = state.make_partial(model_of(lora__rank=4, lora__alpha=2.0, freeze__layers=1), encoder)
     assert found == Partial(False, 1, Lora(4, 2.0, (Site("qkv", 0, 3), Site("qkv", 2, 3)))) and found.lora.scale == 0.5
     bert, words = encoder, load(glove).config
     for encoder, fields, said in (
@@ -124,10 +124,10 @@ def test_the_fields_become_a_part_of_the_encoder_and_what_does_not_fit_is_refuse
         (words, {"freeze__embeddings": True}, r"config\.model\..* averages word vectors and has no layers"),
     ):  # fmt: skip
         with pytest.raises(UserError, match=said):
-            state.partial_of(model_of(**fields), encoder)
+            state.make_partial(model_of(**fields), encoder)
     frozen = {"freeze__layers": 2, "freeze__embeddings": True}  # where a head or convolutions train
     for more in ({"mlp": "always"}, {"convolutions__widths": ("3",)}):
-        assert state.partial_of(model_of(**frozen, **more), bert) == Partial(True, 2)
+        assert state.make_partial(model_of(**frozen, **more), bert) == Partial(True, 2)
 
 
 def test_parameters_are_split_as_their_shapes_are_and_what_is_frozen_is_read_as_it_was_written(tiny_bert, tmp_path):
@@ -135,7 +135,7 @@ def test_parameters_are_split_as_their_shapes_are_and_what_is_frozen_is_read_as_
     model = load(str(tiny_bert))
     for fields in ({"freeze__layers": 1, "freeze__embeddings": True}, {"lora__rank": 2, "dual_encoder": True}):
         spec = model_of(**fields, init_from=str(tiny_bert))
-        encoder = with_parts(model.config, spec)
+        encoder = add_parts(model.config, spec)
         params = initial_params(spec, model)
         shapes, rest = split_shapes(model.config, spec)
         trained, frozen = split.split(params, encoder)
@@ -147,9 +147,9 @@ def test_parameters_are_split_as_their_shapes_are_and_what_is_frozen_is_read_as_
         assert merged.keys() == start.keys()
         assert_arrays(merged, start)
     model, spec = load(str(tiny_bert)), model_of(lora__rank=2)
-    assert state.own_adapter(spec, model) is None  # none is named
+    assert state.starting_adapter(spec, model) is None  # none is named
     with pytest.raises(UserError, match=r"lora\.init_from=none: has no adapter_config\.json"):
-        state.own_adapter(model_of(lora__rank=2, lora__init_from="none"), model)
+        state.starting_adapter(model_of(lora__rank=2, lora__init_from="none"), model)
     frozen = state.frozen_params(spec, model)
     _, shapes = split_shapes(model.config, spec)
     state.write_frozen(frozen, tmp_path)

@@ -7,11 +7,11 @@ from support import train_args
 
 from simcse_jax.config.checks import validate
 from simcse_jax.config.flags import parse
-from simcse_jax.config.recorded import recorded
+from simcse_jax.config.recorded import to_record
 from simcse_jax.errors import UserError
 from simcse_jax.huggingface.sentence_transformers import Settings
 from simcse_jax.runs.state import ModelSpec
-from simcse_jax.runs.workdir import Workdir, settings_of
+from simcse_jax.runs.workdir import Workdir, model_settings
 
 
 def test_it_reads_a_run_s_files_also_before_a_run_has_begun(trained, tmp_path):
@@ -38,7 +38,7 @@ def test_it_reads_a_run_s_files_also_before_a_run_has_begun(trained, tmp_path):
 def config(trained, tiny_bert, corpus):
     """That of `trained`."""
     args = train_args(tiny_bert, corpus["csv"], corpus["dev"], trained, "--config.model.mlp=always")
-    return recorded(validate(parse(args)[0]))
+    return to_record(validate(parse(args)[0]))
 
 
 def test_it_belongs_to_one_config_and_its_contents(trained, config):
@@ -86,4 +86,4 @@ def test_a_model_that_keeps_its_settings_has_the_prompts_it_was_trained_with():
         ({"query": "q: ", "document": "d: "}, None, {}, "d: "),
     ):
         model = SimpleNamespace(normalize=True, settings=Settings(prompts=own, default_prompt_name=default))
-        assert settings_of(True, model, prompts)["prompts"] == own | {"document": kept}
+        assert model_settings(True, model, prompts)["prompts"] == own | {"document": kept}

@@ -19,7 +19,7 @@ from flax import nnx
 from safetensors.numpy import save_file
 
 from simcse_jax.commands.command_line import run_command
-from simcse_jax.commands.verbs import main_of
+from simcse_jax.commands.verbs import make_main
 from simcse_jax.host import progress
 from simcse_jax.huggingface.weight_names import to_tensors
 from simcse_jax.models import parameters
@@ -221,7 +221,7 @@ def run(command: str, *args, fresh=False, env: dict[str, str] | None = None, **k
 def call(command: str, *args: object) -> subprocess.CompletedProcess:
     """Like `run`, but in this process, which saves the seconds that a new one needs to import and compile."""
     out, err = io.StringIO(), io.StringIO()
-    main = main_of(command)
+    main = make_main(command)
     with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
         patch.setattr(sys, "argv", [f"simcse-jax {command}", *map(str, args)])
         patch.chdir(ROOT)

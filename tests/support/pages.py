@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import pytest
 
-from simcse_jax.commands.command_line import module_of
+from simcse_jax.commands.command_line import module_name
 from support import ROOT
 
 CHANGES = ROOT / "CHANGELOG.md"  # names what is gone, too
@@ -39,7 +39,7 @@ def commands(*pages: Path) -> Iterator[Command]:
                 if name.startswith("benchmarks."):
                     yield Command(page, name, rest)
                 else:
-                    yield Command(page, "simcse_jax.main" if name == "main" else module_of(name), rest)
+                    yield Command(page, "simcse_jax.main" if name == "main" else module_name(name), rest)
 
 
 @functools.cache

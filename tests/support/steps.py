@@ -9,7 +9,7 @@ from simcse_jax.models.masking import Masking
 from simcse_jax.models.projector import Projector
 from simcse_jax.objectives.embedded import Embedded
 from simcse_jax.objectives.objective import Term
-from simcse_jax.objectives.registry import OBJECTIVES, with_loss
+from simcse_jax.objectives.registry import OBJECTIVES, load_loss
 from simcse_jax.objectives.views import Plan
 from simcse_jax.runs.state import ModelSpec, pretrained_shapes, split_shapes
 from simcse_jax.training.recipe import Recipe
@@ -27,7 +27,7 @@ def settings(**changes):
 
 
 def term(name, options=(), projected=False):
-    return Term(with_loss(OBJECTIVES[name]), options, projected)
+    return Term(load_loss(OBJECTIVES[name]), options, projected)
 
 
 INFO_NCE = term("info_nce", (("similarity", "cosine"), ("symmetric", False)))

@@ -84,10 +84,10 @@ def import_later() -> None:
 
 def serve() -> None:
     from simcse_jax.commands.command_line import run_command
-    from simcse_jax.commands.verbs import main_of
+    from simcse_jax.commands.verbs import make_main
 
     import_later()
-    mains = {"digest": digest} | {name: main_of(name) for name in COMMANDS}
+    mains = {"digest": digest} | {name: make_main(name) for name in COMMANDS}
     answers = os.fdopen(os.dup(1), "w")
     for line in sys.stdin:
         job = json.loads(line)

@@ -27,7 +27,7 @@ from simcse_jax.runs.state import ModelSpec, model_spec, split_shapes
 from simcse_jax.runs.workdir import Workdir
 from simcse_jax.simcse import SimCSE
 from simcse_jax.training.run import read_inputs, train_and_evaluate
-from simcse_jax.training.tuning import Data, of_model
+from simcse_jax.training.tuning import DataSummary, model_fields
 
 MODULES = (
     *(Dense("Identity", 48, inputs=32, bias=False), Normalize(), Dense("Tanh", 20, residual=True, inputs=48)),
@@ -90,7 +90,7 @@ def test_a_run_trains_them_resumes_and_is_scored_loaded_and_exported_with_them(g
 def test_a_run_may_be_without_them_they_belong_to_their_pooler_and_train_beside_lora(gemma, corpus, capsys):
     assert read_inputs(make_config(gemma, corpus, model__keep_modules=False)).model.config.modules == ()
     assert "training uses the encoder only; dropped: the modules Dense to 48, Dense to 32\n" in capsys.readouterr().out
-    tuned = of_model(load(str(gemma)), Data(100, 2, "", "", [], ("question", "answer")))
+    tuned = model_fields(load(str(gemma)), DataSummary(100, 2, "", "", [], ("question", "answer")))
     assert (tuned["model.pooler"], tuned["model.mlp"]) == ("avg", "none")
     assert read_inputs(make_config(gemma, corpus, model__pooler="max")).model.config.modules == ()
     assert read_inputs(make_config(gemma, corpus)).model.config.modules != ()

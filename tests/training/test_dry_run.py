@@ -3,7 +3,7 @@ from support import train_args
 
 from simcse_jax.commands.train import train
 from simcse_jax.errors import UserError
-from simcse_jax.training.dry_run import for_people
+from simcse_jax.training.dry_run import format_duration
 
 
 def tried(args, capsys):
@@ -46,4 +46,4 @@ def test_without_steps_there_is_nothing_to_try_and_the_only_one_has_no_speed(ste
 
 @pytest.mark.parametrize(("seconds", "text"), [(3.4, "3 s"), (99, "99 s"), (1234, "21 min"), (9000, "2.5 h")])
 def test_durations_are_for_people(seconds, text):
-    assert for_people(seconds) == text
+    assert format_duration(seconds) == text

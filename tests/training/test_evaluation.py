@@ -27,7 +27,7 @@ from simcse_jax.runs.loading import load_model
 from simcse_jax.simcse import SimCSE
 from simcse_jax.training.evaluation import Evaluation, read_analysis, read_evaluation
 from simcse_jax.training.run import read_inputs
-from simcse_jax.training.scoring import Shown
+from simcse_jax.training.scoring import ProgressEncoder
 from simcse_jax.training.setup import analysis_spec, evaluation_spec, make_recipe, make_settings, make_setup
 
 TARGET = ("postprocess_data=target",)
@@ -307,7 +307,7 @@ def test_a_run_measures_the_last_layer_and_compiles_once(tiny_bert):
     programs, found = [], []
     for factor in (1.0, 0.5):
         scaled = {name: factor * value for name, value in model.params.items()}
-        embed = Shown(setup.embed.with_params(replicate(scaled, setup.replicated)))
+        embed = ProgressEncoder(setup.embed.with_params(replicate(scaled, setup.replicated)))
         found.append(evaluator(embed))
         graph, _ = build(model.config, with_head=False)
         function = token_encoder._make_hidden_states(graph, setup.by_example, True, setup.embed.by_rows)

@@ -14,7 +14,7 @@ from simcse_jax.encoding.embedder import make_embed
 from simcse_jax.encoding.tokens import _make_hidden_states
 from simcse_jax.models import parameters
 from simcse_jax.training import gathering
-from simcse_jax.training.gathering import ByLayer, make_gathering, type_of_products
+from simcse_jax.training.gathering import ByLayer, make_gathering, product_dtype
 from simcse_jax.training.loss import make_loss
 
 WORDS = parameters.WORD_EMBEDDING
@@ -29,7 +29,7 @@ def test_rows_are_exchanged_of_word_embeddings_that_are_large_enough(tokens, tab
     assert made.tables == tables and not made.late
     assert made.way.keys() == params.keys() - set(tables) and made.split[WORDS] == P(AXIS)
     assert (made.sent[WORDS], made.sent[KERNEL]) == (jnp.float32, jnp.bfloat16)
-    assert type_of_products(graph, params) == jnp.bfloat16
+    assert product_dtype(graph, params) == jnp.bfloat16
 
 
 def test_what_a_device_looks_up_in_its_tables_is_what_stands_in_the_whole_ones():
@@ -58,7 +58,7 @@ def test_what_a_device_looks_up_in_its_tables_is_what_stands_in_the_whole_ones()
 def in_small(monkeypatch):
     """Of a tiny model, too, layers are gathered when they compute, and rows of the words that they need exchanged."""
     monkeypatch.setattr("simcse_jax.devices.mesh.SMALL", 512)  # kernels are larger, biases and norms smaller
-    monkeypatch.setattr(gathering, "sends_rows", lambda rows, split, tokens, devices: AXIS in split)
+    monkeypatch.setattr(gathering, "is_exchange_cheaper", lambda rows, split, tokens, devices: AXIS in split)
 
 
 def gradient(devices=1, parts=0, columns=3, model_type="bert", dtype=jnp.float32, pooler="avg", **changes):
@@ -149,6 +149,6 @@ def test_a_model_in_parts_is_scored_by_layer_and_never_whole(in_small):
     assert kernels and all({"scan", "cond"} & {*inside} for inside in kernels)
     states, expected = (
         _make_hidden_states(graph, sharding, False, by_rows)(params, ids, mask)
-        for params, by_rows in ((split, by_layer), (params, mesh.by_rows))
+        for params, by_rows in ((split, by_layer), (params, mesh.compile_by_rows))
     )
     np.testing.assert_allclose(states, expected, atol=1e-5)

@@ -11,7 +11,7 @@ from simcse_jax.errors import UserError
 from simcse_jax.huggingface.load import load
 from simcse_jax.models.config import Convolutions
 from simcse_jax.models.sentence_encoder import build
-from simcse_jax.training.generator import networks_of, read_generator
+from simcse_jax.training.generator import build_networks, read_generator
 
 
 def read(folder, model=None, longest=16):
@@ -51,5 +51,5 @@ def test_generators_that_do_not_fit_are_refused(language_model, tiny_bert, tmp_p
 def test_the_discriminator_has_no_convolutions_as_its_parameters_have_none():
     _, _, encoder = random_model(num_layers=1, with_head=False)
     own = dataclasses.replace(encoder, convolutions=Convolutions((1, 3), 8, "none"))
-    networks = dict(networks_of(own, encoder, kernels=False, dtype="float32"))
+    networks = dict(build_networks(own, encoder, kernels=False, dtype="float32"))
     assert networks["discriminator"] == networks["generator"] == build(encoder, False)[0]

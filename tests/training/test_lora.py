@@ -15,7 +15,7 @@ from simcse_jax.models import partial
 from simcse_jax.models.sentence_encoder import build
 from simcse_jax.runs.dynamics import starting_params
 from simcse_jax.runs.loading import load_model
-from simcse_jax.runs.state import initial_params, model_spec, split_shapes, with_parts
+from simcse_jax.runs.state import add_parts, initial_params, model_spec, split_shapes
 from simcse_jax.simcse import SimCSE
 
 LORA = ["--config.model.lora.rank=2", "--config.model.lora.dropout=0.2"]
@@ -41,7 +41,7 @@ def run_with_lora(tiny_bert, corpus, shared):
 def parts(tiny_bert, corpus, *more):
     config, model = config_of(tiny_bert, corpus, *more), load(str(tiny_bert))
     spec = model_spec(config)
-    encoder = with_parts(model.config, spec)
+    encoder = add_parts(model.config, spec)
     graph, _ = build(encoder, with_head=True)
     trained, frozen = partial.split(initial_params(spec, model), encoder)
     noise = np.random.default_rng(0)

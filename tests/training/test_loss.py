@@ -20,7 +20,7 @@ from simcse_jax.objectives.rows import Rows, dropout_keys, encode_views
 from simcse_jax.objectives.views import CHANGE
 from simcse_jax.runs.state import ModelSpec, split_shapes
 from simcse_jax.training import gathering
-from simcse_jax.training.loss import make_networks, seen_by, total
+from simcse_jax.training.loss import make_embedded, make_networks, total
 
 pytestmark = pytest.mark.exact
 MASKING = Masking(mask_id=3, special_ids=(0, 1, 2, 3))
@@ -62,7 +62,7 @@ def test_the_gradient_before_clipping_is_the_same_on_any_number_of_devices_and_i
 @pytest.mark.slow
 @pytest.mark.parametrize(("sides", "groups", "rows"), [((2, 4), "[0, 4]", False), ((2, 2, 2), "[0, 2]", True)])
 def test_the_gradient_is_the_same_along_one_axis_of_a_torus_after_the_other(sides, groups, rows, monkeypatch):
-    monkeypatch.setattr("simcse_jax.devices.mesh.sides", lambda devices: sides)
+    monkeypatch.setattr("simcse_jax.devices.mesh.torus_sides", lambda devices: sides)
     monkeypatch.setattr("simcse_jax.devices.mesh.SMALL", 0)
     if rows:
         with_rows(monkeypatch)
@@ -73,7 +73,7 @@ def test_the_gradient_is_the_same_along_one_axis_of_a_torus_after_the_other(side
 
 def with_rows(monkeypatch):
     """Rows of word embeddings are exchanged however few words there are."""
-    monkeypatch.setattr(gathering, "sends_rows", lambda rows, split, tokens, devices: AXIS in split)
+    monkeypatch.setattr(gathering, "is_exchange_cheaper", lambda rows, split, tokens, devices: AXIS in split)
 
 
 def of_words(devices, columns=3, chunk_size=0):
@@ -361,10 +361,12 @@ def test_a_mixed_batch_is_the_same_on_two_devices_and_in_chunks_whatever_stands_
 
 def test_the_mean_of_several_texts_equals_none_but_their_own_text():
     data = batch(3) | {"text": np.array([[0, 1, 1], [1, 2, 3], [3, 4, 4], *[[5, 6, 7]] * 5], np.int32)}
-    seen = seen_by(recipe(3, positives=2), INFO_NCE.objective, alone({"anchor": jnp.zeros((BATCH, 1))}), None, data)
+    seen = make_embedded(
+        recipe(3, positives=2), INFO_NCE.objective, alone({"anchor": jnp.zeros((BATCH, 1))}), None, data
+    )
     np.testing.assert_array_equal(seen.texts["anchor"], data["text"][:, 0])
     assert seen.texts["positive"][:3].tolist() == [1, -3, 4] and len(np.unique(seen.texts["positive"])) == BATCH
-    assert seen_by(recipe(3), INFO_NCE.objective, seen, None, batch(3)).texts is None
+    assert make_embedded(recipe(3), INFO_NCE.objective, seen, None, batch(3)).texts is None
 
 
 def test_a_mixed_batch_s_loss_is_that_of_its_sentences_without_the_missing_columns():

@@ -221,8 +221,8 @@ def scored(**fields):
 
 
 def test_scores_are_read_as_the_objectives_need_them():
-    assert setup.scores_of(default_config()) is None and setup.scores_of(scored()) == Scores("objective.cosent")
-    assert setup.scores_of(scored(data__score_range=("0", "5"))) == Scores("objective.cosent", (0.0, 5.0), True)
+    assert setup.score_spec(default_config()) is None and setup.score_spec(scored()) == Scores("objective.cosent")
+    assert setup.score_spec(scored(data__score_range=("0", "5"))) == Scores("objective.cosent", (0.0, 5.0), True)
     unit = {"objective__cosine_mse__weight": 1.0}
-    assert setup.scores_of(scored(**unit)) == Scores("objective.cosine_mse", (0.0, 1.0))
-    assert setup.scores_of(scored(**unit, data__score_range=("1", "5"))).bounds == (1.0, 5.0)
+    assert setup.score_spec(scored(**unit)) == Scores("objective.cosine_mse", (0.0, 1.0))
+    assert setup.score_spec(scored(**unit, data__score_range=("1", "5"))).bounds == (1.0, 5.0)

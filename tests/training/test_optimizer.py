@@ -8,7 +8,7 @@ import pytest
 from support import random_model
 from support.steps import settings
 
-from simcse_jax.training.optimizer import Optimization, norm_of_whole, optimizer
+from simcse_jax.training.optimizer import Optimization, global_norm, optimizer
 from simcse_jax.training.step import init_state
 
 CHOICES = (Optimization("adamw"), Optimization("adamw", bias_correction=False), Optimization("rmsprop"))
@@ -175,7 +175,7 @@ def test_the_norm_of_a_gradient_is_the_same_at_once(monkeypatch):
         str(number): jnp.asarray(random.normal(size=shape), jnp.float32)
         for number, shape in enumerate([(), (7,), (4, 5), (2, 3, 4)])
     }
-    one_by_one = norm_of_whole(gradient)
+    one_by_one = global_norm(gradient)
     assert one_by_one == optax.tree.norm(gradient)
     monkeypatch.setattr(jax.lax, "platform_dependent", lambda *args, cuda, **others: cuda(*args))
-    np.testing.assert_allclose(jax.jit(norm_of_whole)(gradient), one_by_one, rtol=1e-6)
+    np.testing.assert_allclose(jax.jit(global_norm)(gradient), one_by_one, rtol=1e-6)

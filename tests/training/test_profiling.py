@@ -4,7 +4,7 @@ import jax
 import pytest
 from support import call, refused, succeeded, train_args
 
-from simcse_jax.training.profiling import traced
+from simcse_jax.training.profiling import trace_steps
 
 
 def test_the_third_to_the_seventh_step_are_traced_or_fewer_and_none_without_a_folder(tmp_path, capsys, monkeypatch):
@@ -15,19 +15,19 @@ def test_the_third_to_the_seventh_step_are_traced_or_fewer_and_none_without_a_fo
         (9, [1, 2, "start", 3, 4, 5, 6, 7, "stop", 8, 9]), (5, [1, 2, "start", 3, 4, 5, "stop"]),
         (2, [1, "start", 2, "stop"]), (1, ["start", 1, "stop"]),
     ):  # fmt: skip
-        with traced(lambda step: record.append(step) or step, tmp_path, steps) as update:
+        with trace_steps(lambda step: record.append(step) or step, tmp_path, steps) as update:
             assert [update(step) for step in range(1, steps + 1)] == list(range(1, steps + 1))
         assert record == expected
         (line,) = capsys.readouterr().out.splitlines()
         count = expected.index("stop") - expected.index("start") - 1
         assert line.startswith(f"{tmp_path}: a trace of {count} step") and "xprof" in line and "perfetto" in line
         record.clear()
-    with pytest.raises(RuntimeError), traced(lambda step: record.append(step), tmp_path, 9) as update:
+    with pytest.raises(RuntimeError), trace_steps(lambda step: record.append(step), tmp_path, 9) as update:
         for step in range(1, 5):
             update(step)
         raise RuntimeError
     assert record == [1, 2, "start", 3, 4, "stop"] and "a trace of 2 steps" in capsys.readouterr().out
-    with traced(len, None, 9) as update:
+    with trace_steps(len, None, 9) as update:
         assert update is len
     assert len(record) == 6
 

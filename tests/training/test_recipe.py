@@ -9,7 +9,7 @@ from simcse_jax.models.masking import Masking
 from simcse_jax.models.projector import Projector
 from simcse_jax.objectives.views import Plan
 from simcse_jax.runs.state import ModelSpec, split_shapes
-from simcse_jax.training.loss import sharing_statistics
+from simcse_jax.training.loss import group_by_statistics
 
 pytestmark = pytest.mark.exact
 
@@ -18,9 +18,9 @@ def test_pairs_share_statistics_and_negatives_that_are_encoded_separately_have_t
     plan = Plan(3, "independent", "off")
     (anchor, positive, (hard,)), (other, *_) = (list(named.values()) for named in (plan.pair(), plan.separate()))
     views = (anchor, other, positive, hard)
-    assert sharing_statistics(Projector(("D",)), views, plan) == [[0, 2, 3], [1]]
-    assert sharing_statistics(Projector(("D",)), (anchor, positive), plan) == [[0, 1]]
-    assert sharing_statistics(Projector(("D",), statistics="each"), views, plan) == [[0], [1], [2], [3]]
+    assert group_by_statistics(Projector(("D",)), views, plan) == [[0, 2, 3], [1]]
+    assert group_by_statistics(Projector(("D",)), (anchor, positive), plan) == [[0, 1]]
+    assert group_by_statistics(Projector(("D",), statistics="each"), views, plan) == [[0], [1], [2], [3]]
 
 
 SLOW = [  # what a case changes, and whether the shift counts for nothing
@@ -55,7 +55,7 @@ def test_the_gradient_of_a_shift_is_left_out_where_it_is_zero_and_nowhere_else(c
         return computed(compiled(graph, chosen), params, batch(1), settings(objective=numbers))
 
     (loss, usual), name = found(), "encoder.layers.0.output_norm.bias"
-    monkeypatch.setattr("simcse_jax.training.loss.without_shift", lambda graph, params: params)
+    monkeypatch.setattr("simcse_jax.training.loss.drop_shift_gradient", lambda graph, params: params)
     whole_loss, whole = found()
     size, usual_size = (np.abs(gradient.pop(name)).max() for gradient in (whole, usual))
     assert size < 1e-5 and usual_size == 0 if is_free else size == usual_size > 1e-3

@@ -52,7 +52,7 @@ def test_the_host_is_a_second_or_two_steps_ahead_of_the_devices_at_most(seconds,
     steps, ahead = Steps(Progress(300, "steps", shown=False)), []
     for _ in range(300):
         now[0] += 0.001  # what the host has to do itself
-        steps.dispatched(Loss())
+        steps.add(Loss())
         ahead.append(ends[-1] - now[0])
     assert max(ahead) <= max(1.0, 2 * seconds) + 1e-6 and np.median(ahead) > max(0.9, 1.9 * seconds)
     steps.wait()

@@ -19,7 +19,7 @@ from simcse_jax.data.pairing import Pairing
 from simcse_jax.data.sources import Examples
 from simcse_jax.errors import UserError
 from simcse_jax.training import teacher
-from simcse_jax.training.loss import seen_by
+from simcse_jax.training.loss import make_embedded
 from simcse_jax.training.run import read_inputs, train_and_evaluate
 from simcse_jax.training.setup import data_spec
 
@@ -53,7 +53,7 @@ def test_a_view_has_the_embedding_of_its_sentence_or_the_mean_of_several():
 
     def teacher_of(columns, given, **more):
         chosen, first = recipe(columns, **more), alone({"any": given[:, 0]})
-        return seen_by(chosen, chosen.objectives[0].objective, first, views, {"teacher": given}).teacher
+        return make_embedded(chosen, chosen.objectives[0].objective, first, views, {"teacher": given}).teacher
 
     found = teacher_of(3, given)
     np.testing.assert_array_equal(found["anchor"], given[:, 0])

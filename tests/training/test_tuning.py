@@ -96,7 +96,7 @@ def test_what_data_have_chooses_the_objective_if_it_is_certain(complete):
     config, _ = complete(rows, [*QA, "urteil"], "csv", *columns, "--config.data.columns.label=urteil")
     assert config.data.positives == "entailment"
     named = [NamedLabel(0, "entailment"), NamedLabel(1, "not_entailment")], [NamedLabel(0, "no"), NamedLabel(1, "yes")]
-    assert [tuning.kind_of_values({*values}, False, True) for values in named] == ["label", "score"]
+    assert [tuning.classify_values({*values}, False, True) for values in named] == ["label", "score"]
 
 
 def test_what_the_fields_of_a_sweep_s_rows_follow_from_must_be_there_and_be_of_one_kind(tiny_bert, tmp_path):
@@ -167,7 +167,7 @@ def test_steps_follow_from_the_number_of_rows():
     expected = {(140, 2): (16, 5 * 8), (1900, 2): (32, 5 * 59), (18_000, 3): (128, 3 * 140)}
     expected |= {(2_000_000, 2): (128, 15_625), (40, 1): (16, 2), (500, 1): (64, 7), (2_000_000, 1): (64, 4000)}
     for (rows, width), (batch, steps) in expected.items():
-        found = tuning.sizes_of(rows, width, {})
+        found = tuning.size_fields(rows, width, {})
         assert found["train.batch_size"] == batch
         assert (found["train.max_steps"] or found["train.epochs"] * (rows // batch)) == steps
         assert found["eval.every"] == (steps // 10 if steps > 500 else 0)

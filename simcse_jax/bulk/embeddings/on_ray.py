@@ -23,7 +23,7 @@ from simcse_jax.bulk.embeddings.embeddings_folder import (
 )
 from simcse_jax.bulk.embeddings.encoder import EncodingOptions, RowEncoder
 from simcse_jax.data.corpus.shared_folder import FolderPlan, read_sealed
-from simcse_jax.errors import UserError, reason, require, why
+from simcse_jax.errors import UserError, reason, require, system_message
 from simcse_jax.host.progress import Clock, Progress, write
 from simcse_jax.host.storage import Folder, as_path
 
@@ -103,7 +103,7 @@ def _check_reached(address: str) -> None:
     try:
         socket.create_connection((host.strip("[]"), int(port)), CONNECT_SECONDS).close()
     except (OSError, OverflowError) as error:
-        raise UserError(f"--address {address}: cannot be reached: {why(error)}") from None
+        raise UserError(f"--address {address}: cannot be reached: {system_message(error)}") from None
 
 
 def encode_on_ray(

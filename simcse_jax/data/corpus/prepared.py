@@ -13,7 +13,7 @@ from simcse_jax.data.corpus.mapped_files import FileRange, Mapped
 from simcse_jax.data.corpus.shards import BEGIN, ENTRY, NEGATIVES, checksums, label_terms, text_checksum, weights
 from simcse_jax.data.corpus.shared_folder import size_of
 from simcse_jax.data.tokens import padded_length
-from simcse_jax.errors import UserError, why
+from simcse_jax.errors import UserError, system_message
 
 
 class Sentences(NamedTuple):
@@ -256,6 +256,6 @@ def _texts_of(folder: Path, shard: Shard, rows: list[int]) -> Iterator[list[str]
                     sentences.pop()
                 yield [sentence.decode() for sentence in sentences]
     except OSError as error:
-        raise UserError(f"{path}: cannot be read: {why(error)}") from None
+        raise UserError(f"{path}: cannot be read: {system_message(error)}") from None
     except (ValueError, OverflowError):  # a wrong checksum or position
         raise UserError(f"{path}: was changed since it was written; {REPAIR}") from None

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 from simcse_jax.data.examples import PREFIXED, prefix_of
 from simcse_jax.data.rows import reported, size_and_time
-from simcse_jax.errors import UserError, why
+from simcse_jax.errors import UserError, system_message
 from simcse_jax.host.flock import Taken, open_alone
 from simcse_jax.host.hidden import PLAN
 from simcse_jax.host.locks import held_in_store
@@ -169,7 +169,7 @@ def _claim(job: contextlib.ExitStack, lock: Path) -> bool:
     except Taken:
         return False
     except OSError as error:
-        raise UserError(f"{lock.parent}: cannot be written: {why(error)}") from None
+        raise UserError(f"{lock.parent}: cannot be written: {system_message(error)}") from None
     if lock_file is None:  # its holder has just exited
         return False
     job.callback(os.close, lock_file[0])
@@ -260,7 +260,7 @@ def written_to(path: Folder, *further: str) -> Iterator[Path]:
         try:
             yield temporary
         except OSError as error:
-            raise UserError(f"{path}: cannot be written: {why(error)}") from None
+            raise UserError(f"{path}: cannot be written: {system_message(error)}") from None
         try:
             for ending in reversed(endings):
                 written, target = Path(f"{temporary}{ending}"), path.parent / (path.name + ending)
@@ -269,7 +269,7 @@ def written_to(path: Folder, *further: str) -> Iterator[Path]:
                 else:
                     put_in_place(written, Path(target))
         except OSError as error:
-            raise UserError(f"{path}: cannot be written: {why(error)}") from None
+            raise UserError(f"{path}: cannot be written: {system_message(error)}") from None
 
 
 def temporary_of(path: Path) -> Path:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from simcse_jax.runs.reporters.tracker import Row
+from simcse_jax.runs.reporters.tracker import StepNumbers
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -25,8 +25,8 @@ class MlflowRun:
 
     keeps, first_step = True, 0
 
-    def __init__(self, known: str | None, name: str, fields: Mapping[str, Any]):
-        """Opens the run `known`, an id; None makes a new one, and so does one that the tracker does not have."""
+    def __init__(self, run_id: str | None, name: str, fields: Mapping[str, Any]):
+        """Opens the run `run_id`, an id; None makes a new one, and so does one that the tracker does not have."""
         os.environ.setdefault(RETRIES, "3")  # for 14 seconds, and not for 4 minutes
         from mlflow import MlflowClient
         from mlflow.entities import Param
@@ -35,10 +35,10 @@ class MlflowRun:
         for logger in ("mlflow", "urllib3.connectionpool"):  # they also raise their errors, and we report those
             logging.getLogger(logger).setLevel(logging.CRITICAL)
         self._client = MlflowClient()
-        self.id, self.is_new = known or "", not known
-        if known:
+        self.id, self.is_new = run_id or "", not run_id
+        if run_id:
             try:
-                self._client.update_run(known, status="RUNNING")
+                self._client.update_run(run_id, status="RUNNING")
             except MlflowException as error:
                 if error.error_code != "RESOURCE_DOES_NOT_EXIST":
                     raise
@@ -46,10 +46,10 @@ class MlflowRun:
         if self.is_new:
             self.id = self._client.create_run(_experiment(self._client), run_name=name).info.run_id
             params = [Param(field, str(value)[:LONGEST_PARAM]) for field, value in fields.items()]
-            for some in _parts(params, MOST_PARAMS):
+            for some in _batches(params, MOST_PARAMS):
                 self._client.log_batch(self.id, params=some)
 
-    def send(self, rows: Sequence[Row]) -> None:
+    def send(self, rows: Sequence[StepNumbers]) -> None:
         """Adds numbers."""
         from mlflow.entities import Metric
 
@@ -58,12 +58,12 @@ class MlflowRun:
             for row in rows
             for name, value in row.values.items()
         ]
-        for some in _parts(metrics, MOST_METRICS):
+        for some in _batches(metrics, MOST_METRICS):
             self._client.log_batch(self.id, metrics=some)
 
     def summarize(self, step: int, result: Mapping[str, float]) -> None:
         """Adds scores as metrics of their checkpoint's step."""
-        self.send([Row(step, time.time(), result)])
+        self.send([StepNumbers(step, time.time(), result)])
 
     def close(self, ended: bool) -> None:
         """Sets the run's status."""
@@ -77,14 +77,14 @@ def _experiment(client: "MlflowClient") -> str:
     if number := os.environ.get("MLFLOW_EXPERIMENT_ID"):
         return number
     name = os.environ.get("MLFLOW_EXPERIMENT_NAME", EXPERIMENT)
-    if (found := client.get_experiment_by_name(name)) is None:
+    if (experiment := client.get_experiment_by_name(name)) is None:
         try:
             return client.create_experiment(name)
         except MlflowException:
-            if (found := client.get_experiment_by_name(name)) is None:  # another job may have created it just now
+            if (experiment := client.get_experiment_by_name(name)) is None:  # another job may have created it just now
                 raise
-    return found.experiment_id
+    return experiment.experiment_id
 
 
-def _parts(things: list[T], size: int) -> Iterator[list[T]]:
+def _batches(things: list[T], size: int) -> Iterator[list[T]]:
     return (things[start : start + size] for start in range(0, len(things), size))

@@ -49,7 +49,7 @@ def report_to_all(
 
 
 def run_name(folder: Folder) -> str:
-    """The name of its folder; that of the folder around it is part of it if it names the seed alone."""
+    """The folder's name, after that of the folder around it if it names only a seed."""
     if not is_remote(folder):
         folder = folder.resolve()
     return f"{folder.parent.name}/{folder.name}" if SEED.fullmatch(folder.name) else folder.name

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from simcse_jax.errors import UserError, why
+from simcse_jax.errors import UserError, system_message
 from simcse_jax.host.storage import Folder, is_remote, write_atomically
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class TensorBoard:
         try:
             self._show()
         except OSError as error:
-            raise UserError(f"{self._folder}: cannot be written: {why(error)}") from None
+            raise UserError(f"{self._folder}: cannot be written: {system_message(error)}") from None
         self._upload()
 
     def _show(self) -> None:

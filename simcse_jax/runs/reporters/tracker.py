@@ -15,10 +15,10 @@ from typing import Any, NamedTuple, Protocol
 from simcse_jax.errors import UserError, reason
 from simcse_jax.host import progress
 from simcse_jax.host.storage import Folder, check_lock, read_json, write_atomically
-from simcse_jax.runs.metrics_file import grouped
+from simcse_jax.runs.metrics_file import add_groups
 
 
-class Row(NamedTuple):
+class StepNumbers(NamedTuple):
     """Numbers of a step."""
 
     step: int
@@ -34,7 +34,7 @@ class Service(Protocol):
     first_step: int  # it takes none of the steps below
     keeps: bool  # whether numbers are there as soon as they are sent, or not before `close`
 
-    def send(self, rows: Sequence[Row]) -> None:
+    def send(self, rows: Sequence[StepNumbers]) -> None:
         """Adds numbers, whose steps do not fall."""
 
     def summarize(self, step: int, result: Mapping[str, float]) -> None:
@@ -50,14 +50,14 @@ class Tracker:
     def __init__(self, name: str, folder: Folder, open_run: Callable[[str | None], Service]):
         """Opens the run in the tracker."""
         self._name, self._file = name, folder / f"{name}.json"
-        known, last = self._read()
+        run_id, last = self._read()
         try:
-            self._service = open_run(known)
+            self._service = open_run(run_id)
         except Exception as error:
             cure = f'; run: pip install "simcse_jax[{name}]"' if isinstance(error, ImportError) else ""
             raise UserError(f"config.train.report_to={name}: {reason(error)}{cure}") from None
-        self._last = {} if self._service.is_new or self._service.id != known else last
-        self._rows: list[Row] = []
+        self._last = {} if self._service.is_new or self._service.id != run_id else last
+        self._rows: list[StepNumbers] = []
         self._result: tuple[int, dict[str, float]] | None = None
         self._failed = self._ended = False
         self._save()
@@ -65,19 +65,19 @@ class Tracker:
     def replay(self, lines: Sequence[Mapping[str, Any]]) -> None:
         """Takes the lines of `metrics.jsonl` so far."""
         for line in lines:
-            self.write(line["step"], grouped({name: value for name, value in line.items() if name != "step"}))
+            self.write(line["step"], add_groups({name: value for name, value in line.items() if name != "step"}))
 
     def write(self, step: int, values: Mapping[str, float]) -> None:
         """Takes the numbers of a step that are not in the tracker yet."""
         new = {name: value for name, value in values.items() if self._last.get(name, -1) < step}
         if new and step >= self._service.first_step:
-            self._rows.append(Row(step, time.time(), new))
+            self._rows.append(StepNumbers(step, time.time(), new))
             self._last |= dict.fromkeys(new, step)
 
     def flush(self) -> None:
         """Sends all numbers so far."""
         if not self._failed and (self._rows or self._result):
-            with self._warned("the run goes on, and tries again at its end"):
+            with self._warn_on_error("the run goes on, and tries again at its end"):
                 self._send()
                 if self._service.keeps:
                     self._save()
@@ -99,7 +99,7 @@ class Tracker:
 
     def close(self) -> None:
         """Sends the rest, and ends the report."""
-        with self._warned("the same command sends what is missing"):
+        with self._warn_on_error("the same command sends what is missing"):
             check_lock(self._file)  # another job reports to the same run now
             try:
                 self._send()
@@ -108,7 +108,7 @@ class Tracker:
             self._save()
 
     @contextlib.contextmanager
-    def _warned(self, then: str) -> Iterator[None]:
+    def _warn_on_error(self, then: str) -> Iterator[None]:
         try:
             yield
         except UserError:  # the disk is full, or another job has the workdir
@@ -124,7 +124,9 @@ class Tracker:
         if not self._file.is_file():
             return None, {}
         saved: dict[str, Any] = read_json(self._file)
-        known, last = saved.get("id"), saved.get("last")
-        if not (isinstance(known, str) and isinstance(last, dict) and all(type(step) is int for step in last.values())):
+        run_id, last = saved.get("id"), saved.get("last")
+        if not (
+            isinstance(run_id, str) and isinstance(last, dict) and all(type(step) is int for step in last.values())
+        ):
             raise UserError(f"{self._file}: damaged; remove it to report to a new run")
-        return known, last
+        return run_id, last

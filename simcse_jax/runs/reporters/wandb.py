@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from simcse_jax.host.storage import Folder, is_remote
-from simcse_jax.runs.reporters.tracker import Row
+from simcse_jax.runs.reporters.tracker import StepNumbers
 
 PROJECT = "simcse_jax"  # if WANDB_PROJECT names none
 
@@ -15,8 +15,8 @@ class WandbRun:
 
     keeps = False
 
-    def __init__(self, known: str | None, name: str, fields: Mapping[str, Any], folder: Folder):
-        """Opens the run `known`, an id, or a new one.
+    def __init__(self, run_id: str | None, name: str, fields: Mapping[str, Any], folder: Folder):
+        """Opens the run `run_id`, an id, or a new one.
 
         Its `folder` gets wandb's files where it is on a disk and WANDB_DIR names no other one.
         """
@@ -25,7 +25,7 @@ class WandbRun:
         self._run = wandb.init(
             project=os.environ.get("WANDB_PROJECT", PROJECT),
             name=name,
-            id=known,
+            id=run_id,
             resume="allow",
             config=dict(fields),
             dir=None if is_remote(folder) or "WANDB_DIR" in os.environ else str(folder),
@@ -36,7 +36,7 @@ class WandbRun:
         self.is_new = not (self._run.resumed or self._run.offline)
         self.first_step = self._run.starting_step  # 0 where it is offline
 
-    def send(self, rows: Sequence[Row]) -> None:
+    def send(self, rows: Sequence[StepNumbers]) -> None:
         """Adds numbers."""
         for row in rows:
             self._run.log(dict(row.values), step=row.step)

@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 
 from simcse_jax.devices.flops import product_flops
-from simcse_jax.devices.mesh import coordinates, data_mesh, replicated, split_over_examples
+from simcse_jax.devices.mesh import coordinates, data_mesh, replicated_sharding, split_over_examples
 from simcse_jax.devices.parts import shardings
 from simcse_jax.encoding.embedder import make_embed
 from simcse_jax.errors import UserError
@@ -21,13 +21,13 @@ from simcse_jax.models import partial
 from simcse_jax.models.config import EncoderConfig
 from simcse_jax.models.platforms import tracing_for
 from simcse_jax.models.sentence_encoder import build
-from simcse_jax.runs.state import ModelSpec, initial_kept, pretrained_shapes, split_shapes, with_parts
+from simcse_jax.runs.state import ModelSpec, add_parts, initial_kept, pretrained_shapes, split_shapes
 from simcse_jax.training.costs.described import HERE, described_devices
 from simcse_jax.training.costs.gpus import is_gpu, nodes_and_gpus
 from simcse_jax.training.costs.program import Program
 from simcse_jax.training.costs.roofline import CHIPS, Report
 from simcse_jax.training.data_spec import DataSpec
-from simcse_jax.training.gathering import as_multiplied, of_frozen
+from simcse_jax.training.gathering import cast_to_product_dtype, frozen_shardings
 from simcse_jax.training.setup import AbstractStep
 from simcse_jax.training.step import init_state, make_step
 
@@ -47,7 +47,7 @@ def trace_step(step: AbstractStep, devices: list[jax.Device], fill: float = 1.0)
     `fill` is the share of the places for tokens that a program without padding has.
     """
     mesh, spec, recipe = data_mesh(devices, step.parts), step.spec, step.recipe
-    encoder = with_parts(step.encoder, spec)
+    encoder = add_parts(step.encoder, spec)
     graph, _ = build(encoder, spec.head.trained, step.dtype)
     shapes, rest = split_shapes(step.encoder, spec)
     batch = batch_shapes(step.data, step.columns, encoder.sentence_size)
@@ -59,12 +59,12 @@ def trace_step(step: AbstractStep, devices: list[jax.Device], fill: float = 1.0)
     kept = jax.eval_shape(functools.partial(initial_kept, spec, encoder), shapes)
     state = jax.eval_shape(initialize, shapes, step.numbers, kept=kept)
     if recipe.by_layer:
-        frozen = jax.eval_shape(functools.partial(as_multiplied, dtype=step.dtype), frozen)
+        frozen = jax.eval_shape(functools.partial(cast_to_product_dtype, dtype=step.dtype), frozen)
     return make_step(graph, recipe, mesh).trace(
-        jax.tree.map(placed, state, shardings(state, mesh)),
-        placed(batch, split_over_examples(mesh)),
-        placed(step.numbers, replicated(mesh)),
-        jax.tree.map(placed, frozen, of_frozen(frozen, mesh, recipe.by_layer)) or None,
+        jax.tree.map(abstract_arrays, state, shardings(state, mesh)),
+        abstract_arrays(batch, split_over_examples(mesh)),
+        abstract_arrays(step.numbers, replicated_sharding(mesh)),
+        jax.tree.map(abstract_arrays, frozen, frozen_shardings(frozen, mesh, recipe.by_layer)) or None,
     )
 
 
@@ -87,9 +87,9 @@ def trace_encoding(
     graph, shapes = build(encoder, use_head, jnp.dtype(dtype))
     mesh = data_mesh(devices)
     rows = split_over_examples(mesh)
-    tokens = placed(jax.ShapeDtypeStruct(shape, jnp.int32), rows)
+    tokens = abstract_arrays(jax.ShapeDtypeStruct(shape, jnp.int32), rows)
     embed = make_embed(graph, spec.scored_pooler, use_head, rows if len(devices) > 1 else None, encoder.modules)
-    return embed.trace(placed(dict(shapes), replicated(mesh)), tokens, tokens)
+    return embed.trace(abstract_arrays(dict(shapes), replicated_sharding(mesh)), tokens, tokens)
 
 
 def most_tokens(data: DataSpec, columns: int, devices: int, fill: float, chunk_size: int) -> tuple[int, ...]:
@@ -128,7 +128,7 @@ def batch_shapes(data: DataSpec, columns: int, teacher_size: int) -> dict[str, j
     return batch
 
 
-def placed(tree: Any, sharding: jax.sharding.Sharding) -> Any:
+def abstract_arrays(tree: Any, sharding: jax.sharding.Sharding) -> Any:
     """Abstract arrays, on the devices of `sharding`."""
     return jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=sharding), tree)
 
@@ -216,10 +216,10 @@ def gpu_memory(whole: float) -> float:
     Raises:
       UserError: when that is not a number above 0, or the variable is set under its old name too.
     """
-    given = {name: os.environ[name] for name in FRACTIONS if os.environ.get(name)}
-    if len(given) > 1:
-        raise UserError(f"{' and '.join(given)} are both set: unset the latter, which is the old name")
-    for name, value in given.items():
+    variables = {name: os.environ[name] for name in FRACTIONS if os.environ.get(name)}
+    if len(variables) > 1:
+        raise UserError(f"{' and '.join(variables)} are both set: unset the latter, which is the old name")
+    for name, value in variables.items():
         try:
             share = float(value)
         except ValueError:

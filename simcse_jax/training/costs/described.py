@@ -32,16 +32,16 @@ def prepare(with_gpus: bool = False) -> None:
         os.environ.setdefault(name, value)
 
 
-def at_hand() -> str:
+def local_topology() -> str:
     """The name of the devices that JAX finds here, as a topology: `h200:here`.
 
     Raises:
       UserError: when their peaks are not known, as on a CPU.
     """
-    found = jax.devices()[0].device_kind
-    if found not in KINDS:
-        raise UserError(f"--topology {HERE}: the device here is {found}; known are {', '.join(KINDS)}")
-    return f"{KINDS[found]}:{HERE}"
+    kind = jax.devices()[0].device_kind
+    if kind not in KINDS:
+        raise UserError(f"--topology {HERE}: the device here is {kind}; known are {', '.join(KINDS)}")
+    return f"{KINDS[kind]}:{HERE}"
 
 
 def described_devices(topology: str) -> list[jax.Device]:
@@ -76,14 +76,14 @@ def _tpus(topology: str) -> list[jax.Device]:
 
 
 def _gpus(topology: str) -> list[jax.Device]:
-    nodes, each = gpus.nodes_and_gpus(topology)
+    nodes, gpus_per_node = gpus.nodes_and_gpus(topology)
     if not any(map(installed, PLUGINS)):
         raise UserError(
             f'--topology {topology}: JAX\'s CUDA plugin is missing: run `pip install "jax[cuda13]"` (4.4 GB, best in '
             "an environment of its own; no GPU is needed)"
         )
     config = gpus.target(topology.partition(":")[0])
-    shape = f"1x{nodes}x{each}"  # slices, nodes, GPUs of a node
+    shape = f"1x{nodes}x{gpus_per_node}"  # slices, nodes, GPUs of a node
     try:
         return list(topologies.get_topology_desc(topology, "cuda", target_config=config, topology=shape).devices)
     except jax.errors.JaxRuntimeError as error:

@@ -41,20 +41,20 @@ def encoding_costs(
       UserError: when it is too large for a device's memory; the message has the largest batch that fits.
     """
 
-    def compiled(sentences: int) -> Report:
+    def compile_batch(sentences: int) -> Report:
         return compile_encoding(spec, encoder, (sentences * devices, shape[1]), dtype, topology)
 
     def fits(sentences: int) -> bool:
         print(f"{topology}: trying --batch-per-chip={sentences}", file=sys.stderr, flush=True)
         try:
-            print(describe(compiled(sentences)), flush=True)
+            print(describe(compile_batch(sentences)), flush=True)
         except OutOfMemory:
             return False
         return True
 
     sentences = shape[0] // devices
     try:
-        return compiled(sentences)
+        return compile_batch(sentences)
     except OutOfMemory as error:
         lacking = f"needs {error.needed / 2**30:.1f} GiB and has {error.available / 2**30:.2f}"
         largest = largest_chunk(fits, sentences, error.available / error.needed)

@@ -63,8 +63,8 @@ def nodes_and_gpus(topology: str) -> tuple[int, int]:
     Raises:
       UserError: when its name has another form, or a node would have more GPUs than there are in one.
     """
-    found = re.fullmatch(r"(?:([1-9]\d{0,5})x)?([1-9]\d{0,5})", topology.partition(":")[2], re.ASCII)
-    nodes, gpus = (int(found[1] or 1), int(found[2])) if found else (0, 0)
+    match = re.fullmatch(r"(?:([1-9]\d{0,5})x)?([1-9]\d{0,5})", topology.partition(":")[2], re.ASCII)
+    nodes, gpus = (int(match[1] or 1), int(match[2])) if match else (0, 0)
     if not (0 < gpus <= NODE and nodes * gpus <= MOST):
         raise UserError(
             f"--topology {topology}: must be a number of GPUs, at most {NODE} a node and {MOST:,} in all, "
@@ -77,7 +77,7 @@ def target(kind: str) -> str:
     """A GPU in the text form of XLA's GpuTargetConfigProto."""
     limits, chip = LIMITS[kind], CHIPS[kind]
     major, minor = limits.capability
-    own = {
+    description = {
         "core_count": limits.cores,
         "fpus_per_core": limits.fpus,
         "clock_rate_ghz": limits.clock,
@@ -90,7 +90,7 @@ def target(kind: str) -> str:
         "device_vendor": '"NVIDIA Corporation"',
         "dnn_version": f'"{".".join(map(str, DNN))}"',
     }
-    fields = "\n".join(f"  {name}: {value}" for name, value in (COMMON | own).items())
+    fields = "\n".join(f"  {name}: {value}" for name, value in (COMMON | description).items())
     capability = f"  cuda_compute_capability {{ major: {major} minor: {minor} feature_extension: {limits.features} }}"
     dnn = " ".join(f"{part}: {number}" for part, number in zip(("major", "minor", "patch"), DNN, strict=True))
     return (

@@ -53,25 +53,25 @@ def read_plan(text: str) -> dict[str, float]:
     Raises:
       UserError: for an unknown name, a value that is not a number, too small or too large; without sentences or tokens.
     """
-    given: dict[str, float] = {}
+    values: dict[str, float] = {}
     for part in text.split(","):
         name, _, number = (piece.strip() for piece in part.partition("="))
         if name not in ASSUMPTIONS:
             raise UserError(f"--plan {part.strip()!r}: unknown; the nearest are {', '.join(near(name, ASSUMPTIONS))}")
-        if name in given:
+        if name in values:
             raise UserError(f"--plan {text}: has {name} twice")
         most, least = ASSUMPTIONS[name].most, ASSUMPTIONS[name].least
         try:
-            given[name] = float(number)
+            values[name] = float(number)
         except ValueError:
-            given[name] = math.nan
-        if not (0 < given[name] <= most and given[name] >= least):
+            values[name] = math.nan
+        if not (0 < values[name] <= most and values[name] >= least):
             limit = f"from {least:g} to {most:g}" if least else f"above 0 and at most {most:g}"
             raise UserError(f"--plan {name}={number}: must be a number {limit}")
     for name in ("sentences", "tokens"):
-        if name not in given:
+        if name not in values:
             raise UserError(f"--plan {text}: needs {name}, e.g. {FORM}")
-    return given
+    return values
 
 
 class Stage(NamedTuple):
@@ -99,13 +99,13 @@ class Stage(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
-class Plan:
+class CorpusPlan:
     """The stages for a corpus, from the costs of a training step and of the encoding of a batch on a topology.
 
-    `given` are the assumptions that were given; the others have their defaults.
+    `stated` are the assumptions that the user states; all others have their defaults.
     """
 
-    given: dict[str, float]
+    stated: dict[str, float]
     encoder: EncoderConfig
     training: Report
     encoding: Report
@@ -115,9 +115,11 @@ class Plan:
         """All assumptions, by name."""
         report = self.training
         hosts = report.nodes if report.chip.node_bandwidth else math.ceil(report.chips / 4)
-        defaults = {name: each.default for name, each in ASSUMPTIONS.items() if each.default is not None}
-        known = {**defaults, "hosts": hosts, **self.given}
-        return {name: known[name] for name in ASSUMPTIONS}
+        defaults = {
+            name: assumption.default for name, assumption in ASSUMPTIONS.items() if assumption.default is not None
+        }
+        values = {**defaults, "hosts": hosts, **self.stated}
+        return {name: values[name] for name in ASSUMPTIONS}
 
     @property
     def stages(self) -> list[Stage]:
@@ -162,7 +164,7 @@ class Plan:
 
     @property
     def limits(self) -> dict[str, float]:
-        """Where it ends: the rows that one device or host searches, how many that takes, and the time of a query."""
+        """Limits of search: rows of a device or host, how many of these the corpus takes, and the time of a query."""
         its, row, chip = self.assumed, self.encoder.hidden_size * 4, self.training.chip
         on_chip, on_host = 0.75 * chip.hbm / row, 0.75 * its["memory"] / row
         return {
@@ -185,16 +187,16 @@ class Plan:
         }
 
 
-def describe_plan(plan: Plan) -> str:
-    """All figures and assumptions, for people."""
+def describe_plan(plan: CorpusPlan) -> str:
+    """All figures and assumptions, as text."""
     kind = "GPU" if plan.training.chip.node_bandwidth else "chip"
     lines = [f"{'stage':<20}{'least hours':>12}{kind + ' hours':>12}  bound by; bytes"]
     for stage in plan.stages:
         chip_hours = f"{stage.chip_hours:,.1f}" if stage.chips else "–"
-        others = ", ".join(f"{name} {seconds / 3600:,.2f} h" for name, seconds in stage.seconds.items())
+        by_part = ", ".join(f"{name} {seconds / 3600:,.2f} h" for name, seconds in stage.seconds.items())
         sizes = ", ".join(f"{name} {amount(size)}" for name, size in stage.bytes.items())
         lines.append(
-            f"{stage.name:<20}{stage.least / 3600:>12,.2f}{chip_hours:>12}  {stage.bound} ({others})"
+            f"{stage.name:<20}{stage.least / 3600:>12,.2f}{chip_hours:>12}  {stage.bound} ({by_part})"
             f"{'; ' * bool(sizes)}{sizes}"
         )
     limits = plan.limits
@@ -206,7 +208,7 @@ def describe_plan(plan: Plan) -> str:
         f"{'assumption':<20}{'value':>18}  meaning",
     ]
     for name, value in plan.assumed.items():
-        whose = "given" if name in plan.given else "assumed"
+        whose = "given" if name in plan.stated else "assumed"
         lines.append(f"{name:<20}{value:>18,.15g}  {ASSUMPTIONS[name].meaning} ({whose})")
     for name, report in (("training", plan.training), ("encoding", plan.encoding)):
         lines.append(

@@ -150,15 +150,15 @@ class Program:
 
     def consumers(self) -> list[Consumer]:
         """What reads and writes HBM, the largest first."""
-        found: dict[tuple[str, str, str], list[int]] = {}
+        totals_of: dict[tuple[str, str, str], list[int]] = {}
         for times, line, size in self._traffic():
             place = re.search(r'op_name="([^"]*)"', line.attributes)
             name = NUMBER.sub("*", place[1] if place else line.name)
-            totals = found.setdefault((name, line.opcode, line.type), [0, 0])
+            totals = totals_of.setdefault((name, line.opcode, line.type), [0, 0])
             totals[0] += times
             totals[1] += times * size
-        made = [Consumer(*key, *totals) for key, totals in found.items() if totals[1]]
-        return sorted(made, key=lambda each: -each.bytes)
+        made = [Consumer(*key, *totals) for key, totals in totals_of.items() if totals[1]]
+        return sorted(made, key=lambda consumer: -consumer.bytes)
 
     def kernels(self) -> dict[str, int]:
         """Kernel launches of a GPU's program: fusions, library calls, copies and others; without collectives."""
@@ -185,18 +185,18 @@ class Program:
 
     def collectives(self, places: Sequence[tuple[int, ...]] = ()) -> list[Collective]:
         """The exchanges between devices, by kind, size of group and axes; `places`: each device's in a torus."""
-        found: dict[tuple[str, int, tuple[int, ...]], list[int]] = {}
+        totals_of: dict[tuple[str, int, tuple[int, ...]], list[int]] = {}
         for times, outside, instruction in self.runs():
             for lines, line in [(outside, instruction), *self._started(instruction)]:
                 kind = line.opcode.removesuffix("-start")
                 if kind in COLLECTIVES:
                     taken = sum(lines[name].bytes for name in line.operands)
-                    given = sum(size for _, size in self._written(lines, line))
+                    written = sum(size for _, size in self._written(lines, line))
                     group = first_group(line.attributes, self.devices)
-                    totals = found.setdefault((kind, len(group), axes_of(group, places)), [0, 0])
+                    totals = totals_of.setdefault((kind, len(group), group_axes(group, places)), [0, 0])
                     totals[0] += times
-                    totals[1] += times * max(taken, given)
-        sums = sorted(found.items())
+                    totals[1] += times * max(taken, written)
+        sums = sorted(totals_of.items())
         return [Collective(kind, size, calls, total, axes) for (kind, size, axes), (calls, total) in sums]
 
     def _started(self, fusion: Instruction) -> Iterator[tuple[Lines, Instruction]]:
@@ -217,8 +217,8 @@ class Program:
         return [name for names in CALLEES.findall(line.attributes) for name in re.findall(r"[^%, ]+", names)]
 
     def _trip_count(self, loop: Instruction) -> int:
-        if known := re.search(r'"known_trip_count":\{"n":"(\d+)"', loop.attributes):
-            return int(known[1])
+        if match := re.search(r'"known_trip_count":\{"n":"(\d+)"', loop.attributes):
+            return int(match[1])
         # The TPU compiler does not write it. JAX's loops count up from 0 by 1: the integer in the condition is the
         # bound.
         condition = self.computations[re.findall(r"condition=%?([\w.-]+)", loop.attributes)[0]]
@@ -324,7 +324,7 @@ def first_group(attributes: str, devices: int) -> tuple[int, ...]:
     return tuple(range(devices))
 
 
-def axes_of(group: Sequence[int], places: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
+def group_axes(group: Sequence[int], places: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
     """The axes of a torus in which a group's devices differ; none if their places are not known."""
     along = zip(*(places[device] for device in group), strict=True) if places else ()
     return tuple(axis for axis, where in enumerate(along) if len(set(where)) > 1)

@@ -98,12 +98,16 @@ class Report:
         return times
 
     def _seconds_of_links(self) -> float:
-        """What is exchanged along some axes of a torus uses their links alone, whatever is sent along the others."""
+        """Seconds of the busiest links: an exchange along some axes of a torus uses the links of these alone."""
         chip = self.chip
         times = [self.bytes_sent / chip.link_bandwidth]
         for count in range(1, chip.axes):
             for axes in itertools.combinations(range(chip.axes), count):
-                sent = sum(each.bytes_sent for each in self.collectives if each.axes and set(each.axes) <= set(axes))
+                sent = sum(
+                    collective.bytes_sent
+                    for collective in self.collectives
+                    if collective.axes and set(collective.axes) <= set(axes)
+                )
                 times.append(sent / (chip.link_bandwidth * count / chip.axes))
         return max(times)
 
@@ -130,12 +134,12 @@ class Report:
     def to_json(self) -> dict[str, Any]:
         """All figures by name."""
         names = ("flops", "bytes_sent", "bytes_between_nodes", "times", "bound", "seconds", "sentences_per_second")
-        tuples = {name: [each._asdict() for each in getattr(self, name)] for name in ("collectives", "consumers")}
+        tuples = {name: [record._asdict() for record in getattr(self, name)] for name in ("collectives", "consumers")}
         return dataclasses.asdict(self) | tuples | {name: getattr(self, name) for name in (*names, "share_of_peak")}
 
 
 def describe(report: Report) -> str:
-    """All figures of one topology, for people."""
+    """All figures of one topology, as text."""
     kind, on_gpus = ("GPU", True) if report.chip.node_bandwidth else ("chip", False)
     parts = ", ".join(f"{name} {size / 2**30:.2f}" for name, size in report.memory.items())
     passes = ", ".join(f"{flops / 1e9:.1f} in {count:.3g}" for count, flops in sorted(report.passes.items()))
@@ -146,8 +150,12 @@ def describe(report: Report) -> str:
         ("HBM traffic", f"{report.hbm_bytes / 1e9:.2f} GB"),
         *([("kernels", f"{sum(report.kernels.values()):,} launches: {kernels}")] if on_gpus else []),
         *(
-            (each.kind, f"{each.bytes / 1e6:.2f} MB, calls: {each.calls}, {kind}s: {each.devices}{_along(each)}")
-            for each in report.collectives
+            (
+                collective.kind,
+                f"{collective.bytes / 1e6:.2f} MB, calls: {collective.calls}, "
+                f"{kind}s: {collective.devices}{_along(collective)}",
+            )
+            for collective in report.collectives
         ),
         ("times", ", ".join(f"{name} {1e3 * seconds:.2f}" for name, seconds in report.times.items()) + " ms"),
         ("step", f"{1e3 * report.seconds:.2f} ms or more, bound by {report.bound}"),
@@ -165,13 +173,13 @@ def _along(collective: Collective) -> str:
 
 
 def largest(report: Report, top: int) -> str:
-    """The `top` largest consumers of HBM traffic of one topology, for people."""
+    """The `top` largest consumers of HBM traffic of one topology, as text."""
     lines = [f"{report.topology}: the largest {min(top, len(report.consumers))} of {len(report.consumers)} consumers"]
-    for each in report.consumers[:top]:
-        share = each.bytes / report.hbm_bytes
-        first, *others = each.type.split(", ")
-        kind = f"{each.kind} {first}{f' and {len(others)} more' if others else ''}"
-        lines.append(f"{each.bytes / 1e9:8.3f} GB {share:6.1%} {each.calls:6}x  {kind}  {each.name}")
+    for consumer in report.consumers[:top]:
+        share = consumer.bytes / report.hbm_bytes
+        first, *other_types = consumer.type.split(", ")
+        kind = f"{consumer.kind} {first}{f' and {len(other_types)} more' if other_types else ''}"
+        lines.append(f"{consumer.bytes / 1e9:8.3f} GB {share:6.1%} {consumer.calls:6}x  {kind}  {consumer.name}")
     return "\n".join(lines)
 
 

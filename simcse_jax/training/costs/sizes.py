@@ -8,7 +8,7 @@ from simcse_jax.host.names import split_sources
 from simcse_jax.huggingface.published import encoder_config
 from simcse_jax.models.config import EncoderConfig
 from simcse_jax.objectives.registry import needing
-from simcse_jax.runs.state import ModelSpec, with_parts
+from simcse_jax.runs.state import ModelSpec, add_parts
 from simcse_jax.training.data_spec import DataSpec
 from simcse_jax.training.generator import check_generator
 from simcse_jax.training.inputs import check_divides, check_projector
@@ -50,7 +50,7 @@ def choose_batch(
 
 
 def padded_length(tokens: float, max_length: int) -> int:
-    """The length of a batch of sentences of so many tokens, when many sentences are encoded."""
+    """The padded length of a batch whose sentences have this many tokens, when many are encoded."""
     return min(next((length for length in FINE_LENGTHS if length >= tokens), max_length), max_length)
 
 
@@ -73,5 +73,5 @@ def read_models(spec: ModelSpec, data: DataSpec, denoising: str) -> tuple[Encode
     generator = encoder_config(spec.generator) if needing(spec.objectives, "replaces_tokens") else None
     if generator:
         check_generator(spec.generator, generator, spec.init_from, encoder, data.longest)
-    check_projector(spec, with_parts(encoder, spec))
+    check_projector(spec, add_parts(encoder, spec))
     return encoder, generator

@@ -64,28 +64,28 @@ def transfer(task: str, development: bool = False) -> str:
 
 
 def _similarities() -> dict[str, Metric]:
-    found = {}
+    metrics = {}
     for task in ("sts", *choices.TASKS):
         for aggregation in choices.AGGREGATIONS:
             for metric, title in choices.METRICS.items():
                 how = [aggregation] * (aggregation != "all") + [title] * (metric != "spearman")
                 heading = "STS avg." if task == "sts" else TITLES.get(task, task)
                 heading += f" ({', '.join(how)})" if how else ""
-                own = choices.TASKS if task == "sts" else (task,)
-                parts = tuple(similarity(each, aggregation, metric) for each in own) if task == "sts" else ()
-                found[similarity(task, aggregation, metric)] = Metric(heading, own, parts)
-    return found
+                tasks = choices.TASKS if task == "sts" else (task,)
+                parts = tuple(similarity(name, aggregation, metric) for name in tasks) if task == "sts" else ()
+                metrics[similarity(task, aggregation, metric)] = Metric(heading, tasks, parts)
+    return metrics
 
 
 def _transfers() -> dict[str, Metric]:
-    found = {}
+    metrics = {}
     for task in ("transfer", *choices.TRANSFER):
         for development in (False, True):
             heading = f"{TITLES.get(task, task)}{' dev' if development else ''}{' avg.' if task == 'transfer' else ''}"
-            own = choices.TRANSFER if task == "transfer" else (task,)
-            parts = tuple(transfer(each, development) for each in own) if task == "transfer" else ()
-            found[transfer(task, development)] = Metric(heading, own, parts)
-    return found
+            tasks = choices.TRANSFER if task == "transfer" else (task,)
+            parts = tuple(transfer(name, development) for name in tasks) if task == "transfer" else ()
+            metrics[transfer(task, development)] = Metric(heading, tasks, parts)
+    return metrics
 
 
 def retrieval(measure: str) -> str:
@@ -98,7 +98,7 @@ def is_development(metric: str) -> bool:
     return "_dev" in metric
 
 
-def chosen_by(config: Config) -> str:
+def choosing_metric(config: Config) -> str:
     """The column of the development scores that chose the checkpoint; the pairs of a file are in STS-B's."""
     if config.data.held_out:
         return HELD_OUT_DEV
@@ -140,7 +140,7 @@ METRICS = {
 }
 HEADINGS = {name: metric.heading for name, metric in METRICS.items()}
 WORDS = (
-    f"any of {', '.join(name for name, one in METRICS.items() if not one.tasks and not one.measure)}; "
+    f"any of {', '.join(name for name, metric in METRICS.items() if not metric.tasks and not metric.measure)}; "
     f"sts_avg, sts_mean, sts_wmean, or {', '.join(choices.TASKS)}, those with _mean or _wmean, all with _pearson; "
     f"transfer_avg, transfer_dev_avg, or {', '.join(choices.TRANSFER)}, these with _dev; "
     f"{', '.join(retrieval(f'{name}@K') for name in choices.RANKINGS)} with K of {', '.join(map(str, choices.CUTOFFS))}"

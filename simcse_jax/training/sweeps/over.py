@@ -14,7 +14,7 @@ from simcse_jax.config.fields import flatten, short_names
 from simcse_jax.config.flags import no_such_field
 from simcse_jax.errors import UserError
 from simcse_jax.host.storage import local_path
-from simcse_jax.training.sweeps.metrics import AGAINST, chosen_by
+from simcse_jax.training.sweeps.metrics import AGAINST, choosing_metric
 from simcse_jax.training.sweeps.variants import Variant, sweep_defaults
 
 OPTION = "--over"
@@ -22,37 +22,39 @@ LABEL = re.compile("(?<!=)(?<!@step)=(?!=)")  # what stands before one
 WORDS = {"true": True, "1": True, "false": False, "0": False}
 
 
-def rows_over(given: Sequence[str], config: config_dict.ConfigDict) -> tuple[Variant, ...]:
+def rows_over(options: Sequence[str], config: config_dict.ConfigDict) -> tuple[Variant, ...]:
     """The rows: `temperature=0.05` for `objective.info_nce.temperature`, unless the value has a label.
 
     Raises:
       UserError: when a field is not one of the config, is given twice, or a value is not of its type.
     """
-    known = flatten(config)
+    fields = flatten(config)
     values: dict[str, list[tuple[Any, str]]] = {}
-    for each in given:
-        name, equals, texts = each.partition("=")
+    for option in options:
+        name, equals, texts = option.partition("=")
         if not equals or not texts.strip():
             raise UserError(
-                f"{OPTION} {each}: give a field and its values, e.g. {OPTION} train.learning_rate=1e-5,3e-5"
+                f"{OPTION} {option}: give a field and its values, e.g. {OPTION} train.learning_rate=1e-5,3e-5"
             )
-        if name not in known:
-            raise UserError(f"{OPTION} {name}: {no_such_field(name, known)}")
+        if name not in fields:
+            raise UserError(f"{OPTION} {name}: {no_such_field(name, fields)}")
         if name in values:
             raise UserError(f"{OPTION} {name}: is given twice; give all values at once, with commas")
-        labelled = [_split(name, text.strip(), isinstance(known[name], str)) for text in texts.split(",")]
-        values[name] = [(_read(name, text, known[name]), label) for text, label in labelled]
+        labelled = [_split(name, text.strip(), isinstance(fields[name], str)) for text in texts.split(",")]
+        values[name] = [(_read(name, text, fields[name]), label) for text, label in labelled]
     short = short_names(values)
     return tuple(
         Variant(
-            " ".join(label or f"{name}={_shown(value)}" for name, (value, label) in zip(short, row, strict=True)),
+            " ".join(
+                label or f"{name}={_format_value(value)}" for name, (value, label) in zip(short, row, strict=True)
+            ),
             {name: value for name, (value, _) in zip(values, row, strict=True)},
         )
         for row in itertools.product(*values.values())
     )
 
 
-def make_sweep(config: config_dict.ConfigDict, given: Sequence[str]) -> None:
+def make_sweep(config: config_dict.ConfigDict, options: Sequence[str]) -> None:
     """Gives a recipe's config the section `sweep` of these rows; the first one is the baseline.
 
     It has no columns yet: they follow from the whole config (`name_columns`).
@@ -62,14 +64,14 @@ def make_sweep(config: config_dict.ConfigDict, given: Sequence[str]) -> None:
     """
     if "sweep" in config:
         raise UserError(f"{OPTION}: this config has rows of its own; give a recipe, such as unsup_bert")
-    names = ", ".join(each.partition("=")[0] for each in given)
-    config.sweep = sweep_defaults(f"Values of {names}", "Ours", (), rows_over(given, config)[0].name)
+    names = ", ".join(option.partition("=")[0] for option in options)
+    config.sweep = sweep_defaults(f"Values of {names}", "Ours", (), rows_over(options, config)[0].name)
 
 
 def name_columns(config: config_dict.ConfigDict) -> None:
     """Sets the columns, unless they are given: the scores before and after training, or what chooses the checkpoint."""
     if not config.sweep.metrics:
-        config.sweep.metrics = AGAINST if config.eval.against_start else (chosen_by(config),)
+        config.sweep.metrics = AGAINST if config.eval.against_start else (choosing_metric(config),)
 
 
 def _split(name: str, text: str, is_string: bool) -> tuple[str, str]:
@@ -95,5 +97,5 @@ def _read(name: str, text: str, default: Any) -> Any:
         raise UserError(f"{OPTION} {name}: {text!r:.60} is not of its type, {type(default).__name__}") from None
 
 
-def _shown(value: Any) -> str:
+def _format_value(value: Any) -> str:
     return f"{value}".replace("/", "-")  # a row is a folder

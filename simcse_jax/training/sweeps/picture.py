@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from simcse_jax.config.sections import Section
 from simcse_jax.evaluation.plotting import COLOURS, Pictures, new_figure, panels
 from simcse_jax.training.sweeps.metrics import METRICS
-from simcse_jax.training.sweeps.summary import Row
+from simcse_jax.training.sweeps.summary import TableRow
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -19,7 +19,7 @@ MOST_PANELS = 4  # in a line
 WIDEST = 10.6  # inches, below 1,600 pixels
 
 
-def plot(rows: Sequence[Row], sweep: Section) -> Pictures:
+def plot(rows: Sequence[TableRow], sweep: Section) -> Pictures:
     """The table as a picture: a panel for each metric, a line in it for each variant.
 
     A panel has our seeds, their mean ± standard deviation, and the paper's values on the same axis; at its right, our
@@ -38,7 +38,7 @@ def plot(rows: Sequence[Row], sweep: Section) -> Pictures:
     lines = -(-len(metrics) // columns)
     width = min(WIDEST, max(6.0, labels + 3.2 * columns))
     with new_figure((width, 1.1 + lines * (0.9 + 0.3 * len(rows)))) as (figure, pictures):
-        about = f"{what_rows_are(rows)} Δ: our mean difference from the baseline.".strip()
+        about = f"{describe_rows(rows)} Δ: our mean difference from the baseline.".strip()
         title = [f"{sweep.title} ({sweep.source})", *textwrap.wrap(about, int(13 * width))]
         figure.suptitle("\n".join(title), x=0.01, ha="left", fontsize=10)
         figure.get_layout_engine().set(wspace=0.04)  # type: ignore[union-attr, call-arg]
@@ -48,15 +48,15 @@ def plot(rows: Sequence[Row], sweep: Section) -> Pictures:
             panel.set_ylim(len(rows) - 0.5, -0.5)  # the first row on top
             _draw(panel, rows, metric)
             panel.locator_params(axis="x", nbins=4)
-        found = [panel.get_legend_handles_labels() for panel in grid]
-        by_label = {label: handle for part in found for handle, label in zip(*part, strict=True)}
+        handles_of_panels = [panel.get_legend_handles_labels() for panel in grid]
+        by_label = {label: handle for part in handles_of_panels for handle, label in zip(*part, strict=True)}
         handles = {label: by_label[label] for label in (OURS, SEEDS, BASELINE, PAPER) if label in by_label}
         if handles:
             figure.legend(handles.values(), handles, loc="outside lower center", ncols=len(handles), frameon=False)
     return pictures
 
 
-def what_rows_are(rows: Sequence[Row]) -> str:
+def describe_rows(rows: Sequence[TableRow]) -> str:
     """The fields of the config in which the rows differ, as a sentence; empty for a single row."""
     missing = object()
     rows = [row for row in rows if not row.quoted]
@@ -67,7 +67,7 @@ def what_rows_are(rows: Sequence[Row]) -> str:
     return f"Rows differ in {named}." if differing else ""
 
 
-def _draw(panel: "Axes", rows: Sequence[Row], metric: str) -> None:
+def _draw(panel: "Axes", rows: Sequence[TableRow], metric: str) -> None:
     """Our seeds, their mean, the paper's values, and our differences from the baseline as numbers."""
     panel.set_axisbelow(True)
     panel.grid(axis="y", color="0.92")

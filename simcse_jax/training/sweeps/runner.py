@@ -11,7 +11,7 @@ from tqdm import tqdm
 
 from simcse_jax.choices import EXTRA, RETRIEVAL, TRANSFER
 from simcse_jax.config.fields import flatten, has_scores, trains
-from simcse_jax.config.recorded import recorded
+from simcse_jax.config.recorded import to_record
 from simcse_jax.config.sections import Section
 from simcse_jax.data.examples import prefix_of
 from simcse_jax.data.files import files_of
@@ -33,12 +33,12 @@ from simcse_jax.training.sweeps.metrics import (
     HELD_OUT_DEV,
     METRICS,
     RETRIEVAL_DEV,
-    chosen_by,
+    choosing_metric,
 )
 from simcse_jax.training.sweeps.variants import Variant, read_seeds
 
 
-class Run(NamedTuple):
+class SweepRun(NamedTuple):
     """A variant with a seed."""
 
     variant: str
@@ -48,11 +48,11 @@ class Run(NamedTuple):
 
     @property
     def name(self) -> str:
-        """For people."""
+        """The name of the run in messages."""
         return f"{self.variant} (seed {self.seed})"
 
     def is_done(self) -> bool:
-        """Whether it has its scores, with those of `eval.extra`. If those are missing, they alone are scored.
+        """Whether it has its scores, with those of `eval.extra`. If only these are missing, only they are computed.
 
         Raises:
           UserError: when its folder holds a run of another config.
@@ -60,12 +60,12 @@ class Run(NamedTuple):
         folder = Workdir(self.workdir)
         if not (folder.exists and folder.has_result):
             return False
-        folder.check_same_run(recorded(self.config), {})
+        folder.check_same_run(to_record(self.config), {})
         result = folder.read_result() or {}
         return all(name in result for extra in self.config.eval.extra for name in EXTRA[extra])
 
 
-def all_runs(variants: Sequence[tuple[Variant, Section]], sweep: Section, folder: Path) -> list[Run]:
+def all_runs(variants: Sequence[tuple[Variant, Section]], sweep: Section, folder: Path) -> list[SweepRun]:
     """Every variant with every seed, seed by seed, so that the table fills evenly.
 
     Raises:
@@ -85,14 +85,14 @@ def all_runs(variants: Sequence[tuple[Variant, Section]], sweep: Section, folder
                 f"{where}.eval.data is empty, and a sweep is a table of scores; give {name}: pairs with scores"
             )
         for field, name in sources(config).items():
-            if not _is_there(name):
+            if not _exists(name):
                 raise UserError(f"{where}.{field}={name}: no such file (config.sweep.only chooses other rows)")
         for metric in sweep.metrics:
             check_measured(config, metric, where)
         if config.data.held_out and HELD_OUT_DEV in variant.chosen_on:  # not on what is the test set here
             check_measured(config, HELD_OUT_DEV, where)
     _check_same_tests(runs_of)
-    measured = [(config.eval.data, tuple(extra_of(config, sweep.metrics))) for _, config in runs_of]
+    measured = [(config.eval.data, tuple(choose_extra(config, sweep.metrics))) for _, config in runs_of]
     for data, extra in dict.fromkeys(measured):
         try:
             read_extra(data, extra)
@@ -106,9 +106,9 @@ def all_runs(variants: Sequence[tuple[Variant, Section]], sweep: Section, folder
     runs = []
     for seed in read_seeds(sweep):
         for variant, base in runs_of:
-            extra = tuple(dict.fromkeys([*base.eval.extra, *extra_of(base, sweep.metrics)]))
+            extra = tuple(dict.fromkeys([*base.eval.extra, *choose_extra(base, sweep.metrics)]))
             config = base.replaced("seed", seed).replaced("eval.extra", extra)
-            runs.append(Run(variant.name, seed, config, folder / variant.name / f"seed{seed}"))
+            runs.append(SweepRun(variant.name, seed, config, folder / variant.name / f"seed{seed}"))
     return runs
 
 
@@ -125,7 +125,7 @@ def check_measured(config: Section, metric: str, where: str) -> None:
             f"{where}.analysis.every={measured}: must divide eval.every={scored} for the metric {metric}, so that "
             "every checkpoint that can be the best one is measured"
         )
-    if extra_of(config, [metric]) and not config.eval.data:
+    if choose_extra(config, [metric]) and not config.eval.data:
         raise UserError(f"{where}.eval.data: must be set for the metric {metric}")
     if metric in AGAINST and not config.eval.against_start:
         raise UserError(f"{where}.eval.against_start: must be set for the metric {metric}")
@@ -141,7 +141,8 @@ def check_measured(config: Section, metric: str, where: str) -> None:
     if needed.measure and config.data.held_out and (graded := needing(config.objective, "scores")):
         raise UserError(
             f"{where}.data.held_out={config.data.held_out}: pairs with scores, which objective.{graded[0].name} needs, "
-            f"are judged by Spearman's correlation, not by {metric}; set config.sweep.metrics={_instead(config)}"
+            f"are judged by Spearman's correlation, not by {metric}; "
+            f"set config.sweep.metrics={_suggest_metrics(config)}"
         )
     if needed.measure and needed.measure not in of_retrieval.measures:
         measures = ",".join(of_retrieval.measures)
@@ -154,17 +155,19 @@ def check_measured(config: Section, metric: str, where: str) -> None:
         if not config.eval.transfer:
             raise UserError(f"{where}.eval.transfer: must be set for the metric {metric}")
     elif not scores_tests(config):
-        what = f"eval.data={config.eval.data} has no test tasks for {metric}; give SentEval's folder and eval.tasks, or"
+        problem = (
+            f"eval.data={config.eval.data} has no test tasks for {metric}; give SentEval's folder and eval.tasks, or"
+        )
         if config.data.held_out:
-            what = f"data.held_out={config.data.held_out}: {metric} is not measured on rows held out;"
-        raise UserError(f"{where}.{what} set config.sweep.metrics={_instead(config)}")
+            problem = f"data.held_out={config.data.held_out}: {metric} is not measured on rows held out;"
+        raise UserError(f"{where}.{problem} set config.sweep.metrics={_suggest_metrics(config)}")
     elif not set(needed.tasks) & set(config.eval.tasks):
         raise UserError(f"{where}.eval.tasks={','.join(config.eval.tasks)}: has no {needed.tasks[0]}, for {metric}")
 
 
-def _instead(config: Section) -> str:
-    """A column that a run fills."""
-    return AFTER if config.eval.against_start else chosen_by(config)
+def _suggest_metrics(config: Section) -> str:
+    """A metric that the run has."""
+    return AFTER if config.eval.against_start else choosing_metric(config)
 
 
 def _check_same_tests(rows: Sequence[tuple[Variant, Section]]) -> None:
@@ -189,17 +192,17 @@ def _check_same_tests(rows: Sequence[tuple[Variant, Section]]) -> None:
 
 def sources(config: Section) -> dict[str, str]:
     """What a run reads, by field."""
-    found = by_field("data.train", config.data.train) if trains(config) else {}
+    names = by_field("data.train", config.data.train) if trains(config) else {}
     if config.eval.postprocess and config.eval.postprocess_data not in (TARGET, TARGET_ALL):
-        found |= by_field("eval.postprocess_data", config.eval.postprocess_data)
+        names |= by_field("eval.postprocess_data", config.eval.postprocess_data)
     if config.analysis.every and config.analysis.data:
-        found["analysis.data"] = config.analysis.data
+        names["analysis.data"] = config.analysis.data
     if config.eval.retrieval.data:
-        found |= by_field("eval.retrieval.data", config.eval.retrieval.data)
-    return found | ({"eval.data": config.eval.data} if config.eval.data else {})
+        names |= by_field("eval.retrieval.data", config.eval.retrieval.data)
+    return names | ({"eval.data": config.eval.data} if config.eval.data else {})
 
 
-def _is_there(name: str) -> bool:
+def _exists(name: str) -> bool:
     """Whether a source can be read, as far as the names of files say that."""
     kind = prefix_of(name)
     if kind == PREFIX:
@@ -213,9 +216,9 @@ def _is_there(name: str) -> bool:
         return False
 
 
-def extra_of(config: Section, wanted: Sequence[str]) -> list[str]:
+def choose_extra(config: Section, wanted: Sequence[str]) -> list[str]:
     """What `eval.extra` needs for the columns that are wanted; the scores that chose the checkpoint are there."""
-    return [extra for metric in wanted if (extra := METRICS[metric].extra) and extra != chosen_by(config)]
+    return [extra for metric in wanted if (extra := METRICS[metric].extra) and extra != choosing_metric(config)]
 
 
 def scores_tests(config: Section) -> bool:
@@ -223,7 +226,7 @@ def scores_tests(config: Section) -> bool:
     return bool(config.eval.data and config.eval.tasks) and not local_path(config.eval.data).is_file()
 
 
-def run_all(runs: Sequence[Run]) -> list[str]:
+def run_all(runs: Sequence[SweepRun]) -> list[str]:
     """Runs all that are not finished; a run that was stopped resumes.
 
     A failed run (a loss that is not finite, data that cannot be read) is reported and skipped; the others continue.
@@ -247,8 +250,8 @@ def run_all(runs: Sequence[Run]) -> list[str]:
         for number, run in enumerate(pending):
             if signals:  # one that arrived after the last step of a run, which ignores it
                 raise Preempted("SIGTERM: all runs so far are saved; the same command resumes there")
-            left = (time.monotonic() - started) / number * (len(pending) - number) if number else 0
-            place = f"run {number + 1} of {len(pending)}{f', {tqdm.format_interval(left)} left' if left else ''}"
+            wait = (time.monotonic() - started) / number * (len(pending) - number) if number else 0
+            place = f"run {number + 1} of {len(pending)}{f', {tqdm.format_interval(wait)} left' if wait else ''}"
             print(f"=== {place}: {run.name}", flush=True)
             try:
                 train_and_evaluate(run.config, str(run.workdir))
@@ -260,7 +263,7 @@ def run_all(runs: Sequence[Run]) -> list[str]:
     return problems
 
 
-def report_finished(runs: Sequence[Run], folder: Path) -> list[str]:
+def report_finished(runs: Sequence[SweepRun], folder: Path) -> list[str]:
     """In place of `run_all` where nothing is to be run: prints how many runs are finished.
 
     Returns:
@@ -276,7 +279,7 @@ def report_finished(runs: Sequence[Run], folder: Path) -> list[str]:
     return []
 
 
-def what_was_run(runs: Sequence[Run]) -> str:
+def describe_runs(runs: Sequence[SweepRun]) -> str:
     """One line for below the table: the model, the data and the size that all runs have in common."""
     fields = [flatten(run.config) for run in runs]
     if not fields:
@@ -297,7 +300,7 @@ def what_was_run(runs: Sequence[Run]) -> str:
     return ", ".join(common)
 
 
-def what_it_ran_on(runs: Sequence[Run]) -> str:
+def describe_machines(runs: Sequence[SweepRun]) -> str:
     """A line for below the table: versions and device of the runs that exist; several lines where these differ."""
     records = [folder.read_run() for folder in (Workdir(run.workdir) for run in runs) if folder.exists]
     lines = Counter(_machine(record["versions"], record["device"]) for record in records)
@@ -312,7 +315,7 @@ def _machine(versions: Mapping[str, Any], device: Mapping[str, Any]) -> str:
     return f"{listed}; Python {versions['python']}; {device['count']} × {device['kind']}"
 
 
-def check_same_data(runs: Sequence[Run]) -> None:
+def check_same_data(runs: Sequence[SweepRun]) -> None:
     """Refuses to compare runs that read different contents under the same name.
 
     The runs' own records are compared, so nothing is read again: training data, the pairs that chose checkpoints and
@@ -321,11 +324,11 @@ def check_same_data(runs: Sequence[Run]) -> None:
     Raises:
       UserError: naming two such runs, and the field.
     """
-    seen: dict[tuple[Any, ...], tuple[Run, str]] = {}
+    seen: dict[tuple[Any, ...], tuple[SweepRun, str]] = {}
     for run in runs:
         folder = Workdir(run.workdir)
         for field, contents in folder.read_run()["sha256"].items() if folder.exists else ():
-            other, first = seen.setdefault((field, *_named_by(run, field)), (run, contents))
+            other, first = seen.setdefault((field, *_source_values(run, field)), (run, contents))
             if first != contents:
                 named = "data.held_out" if _is_held_out(run, field) else field
                 raise UserError(
@@ -335,11 +338,11 @@ def check_same_data(runs: Sequence[Run]) -> None:
                 )
 
 
-def _is_held_out(run: Run, field: str) -> bool:
+def _is_held_out(run: SweepRun, field: str) -> bool:
     return bool(run.config.data.held_out) and field in ("eval.data", "eval.retrieval.data")
 
 
-def _named_by(run: Run, field: str) -> tuple[Any, ...]:
+def _source_values(run: SweepRun, field: str) -> tuple[Any, ...]:
     """The values of a config that decide which contents a field has."""
     config = run.config
     if _is_held_out(run, field):

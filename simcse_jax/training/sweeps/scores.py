@@ -12,23 +12,23 @@ from simcse_jax.host.storage import local_path
 from simcse_jax.runs import run_files
 from simcse_jax.runs.workdir import Workdir
 from simcse_jax.training.sweeps import metrics
-from simcse_jax.training.sweeps.metrics import METRICS, chosen_by, is_development
-from simcse_jax.training.sweeps.runner import Run, scores_tests
+from simcse_jax.training.sweeps.metrics import METRICS, choosing_metric, is_development
+from simcse_jax.training.sweeps.runner import SweepRun, scores_tests
 from simcse_jax.training.sweeps.variants import Variant
 
 # The papers' protocols of transfer tasks; which one scored development sets (SimCSE, Table D.2) is open.
 TEST_PROTOCOLS, DEVELOPMENT_PROTOCOLS = ("pytorch",), ("pytorch", "pytorch_fast")
 
 
-class Scores(NamedTuple):
-    """Those of the finished runs."""
+class SweepScores(NamedTuple):
+    """The scores of the finished runs."""
 
     by_run: dict[str, dict[int, dict[str, float]]]  # variant → seed → metric → value
-    absent: dict[str, tuple[str, ...]]  # average → its tasks that it is without; averages of all tasks are left out
+    absent: dict[str, tuple[str, ...]]  # average → the tasks that it lacks; complete averages are left out
     measures: tuple[str, ...] = ()  # of `before` and `after`
 
 
-def read_scores(runs: Sequence[Run]) -> Scores:
+def read_scores(runs: Sequence[SweepRun]) -> SweepScores:
     """The scores of the finished runs; a metric that a run does not have is left out.
 
     `stsb_dev`, or `sickr_dev` or `retrieval_dev` where `eval.development` says so, or `held_out_dev` with
@@ -45,95 +45,99 @@ def read_scores(runs: Sequence[Run]) -> Scores:
             folder = Workdir(run.workdir)
             result = folder.read_result()
             assert result is not None  # it is done
-            seeds[run.seed] = _of_training(run.config, folder.read_metrics(), result) | _of_tasks(run.config, result)
+            seeds[run.seed] = _training_scores(run.config, folder.read_metrics(), result) | _task_scores(
+                run.config, result
+            )
             if measure := result.get(run_files.AGAINST_START, {}).get("measure"):
                 measures[measure] = None
     absent = {}
     for name, metric in METRICS.items():
         with_parts = [scores for seeds in by_run.values() for scores in seeds.values() if {*metric.parts} & {*scores}]
-        there = [part for part in metric.parts if all(part in scores for scores in with_parts)]
-        for scores in with_parts if there else []:
-            scores[name] = fmean(scores[part] for part in there)
-        if with_parts and len(there) < len(metric.parts):
-            absent[name] = tuple(METRICS[part].tasks[0] for part in metric.parts if part not in there)
-    return Scores(by_run, absent, tuple(measures))
+        measured_parts = [part for part in metric.parts if all(part in scores for scores in with_parts)]
+        for scores in with_parts if measured_parts else []:
+            scores[name] = fmean(scores[part] for part in measured_parts)
+        if with_parts and len(measured_parts) < len(metric.parts):
+            absent[name] = tuple(METRICS[part].tasks[0] for part in metric.parts if part not in measured_parts)
+    return SweepScores(by_run, absent, tuple(measures))
 
 
-def _of_training(config: Section, lines: Sequence[Mapping[str, Any]], result: Mapping[str, Any]) -> dict[str, float]:
-    """What the run's course says: the lines of its `metrics.jsonl`."""
+def _training_scores(
+    config: Section, lines: Sequence[Mapping[str, Any]], result: Mapping[str, Any]
+) -> dict[str, float]:
+    """The scores recorded during training, from the lines of `metrics.jsonl`."""
     scored_step = result.get(run_files.BEST_STEP)  # not the best one where that checkpoint was damaged
     # Step 0 is a candidate for the best checkpoint only where the start was kept, or there is nothing else.
     scored = [line for line in lines if line["step"] or scored_step == 0 or not trains(config)]
     developments = [(line[name], line["step"]) for line in scored for name in line if name.startswith("eval/")]
-    developments = [each for each in developments if scored_step in (None, each[1])]
+    developments = [development for development in developments if scored_step in (None, development[1])]
     best, step = max(developments, default=(None, scored_step))  # of equals the last step, as checkpoints have it
     if config.eval.postprocess:
         first = next(iter(result.values()))  # the development pairs, if they are scored at the end
         best = result["development"] if scores_tests(config) else first["spearman"]
     seconds = [line["seconds"] for line in lines if "seconds" in line]
     analyzed = {line["step"]: line["analysis"] for line in lines if "analysis" in line}
-    found = {
-        chosen_by(config): best,
+    scores = {
+        choosing_metric(config): best,
         **{name: analyzed.get(step, {}).get(name) for name in metrics.ANALYZED},
         metrics.BEST_STEP: step if trains(config) else None,
         metrics.STEPS: max((line["step"] for line in lines), default=None) if trains(config) else None,
         metrics.MINUTES: sum(seconds) / 60 if seconds else None,
     }
     against = result.get(run_files.AGAINST_START, {})
-    found |= {name: against.get(name) for name in metrics.AGAINST}
-    found |= {name: result[name] for names in EXTRA.values() for name in names if name in result}
-    return {name: value for name, value in found.items() if value is not None}
+    scores |= {name: against.get(name) for name in metrics.AGAINST}
+    scores |= {name: result[name] for names in EXTRA.values() for name in names if name in result}
+    return {name: value for name, value in scores.items() if value is not None}
 
 
-def _of_tasks(config: Section, result: Mapping[str, Any]) -> dict[str, float]:
-    """Each test task's figures; versions before some of them were added have fewer."""
-    found: dict[str, float] = {}
+def _task_scores(config: Section, result: Mapping[str, Any]) -> dict[str, float]:
+    """Each test task's figures."""
+    scores: dict[str, float] = {}
     for task in TASKS if scores_tests(config) else ():
         for aggregation in AGGREGATIONS:
             figures = result.get(task, {}) if aggregation == "all" else result.get(task, {}).get(aggregation, {})
-            found |= {
+            scores |= {
                 metrics.similarity(task, aggregation, metric): figures[metric]
                 for metric in CORRELATIONS
                 if metric in figures
             }
     averages = {metrics.retrieval(name): value for name, value in result.get("retrieval_average", {}).items()}
-    found |= {name: value for name, value in averages.items() if name in METRICS}
+    scores |= {name: value for name, value in averages.items() if name in METRICS}
     for task, figures in result.get("transfer", {}).items():
         for development, name in ((False, "accuracy"), (True, "dev_accuracy")):
             if name in figures:
-                found[metrics.transfer(task, development)] = figures[name]
-    return found
+                scores[metrics.transfer(task, development)] = figures[name]
+    return scores
 
 
 def comparable(variant: Variant, config: Section, absent: Mapping[str, Sequence[str]] = {}) -> Variant:
-    """The variant with the paper's averages over the tasks of ours, without its values that are measured otherwise.
+    """The variant with only those values of the paper that are measured as ours are, averaged over the same tasks.
 
     Left out are values of other pairs than STS-B's, averages for which the paper lacks a task that is there, and
     transfer tasks in another protocol.
 
     Args:
       variant, config: of a row.
-      absent: average → its tasks that it is without, as in `Scores`.
+      absent: average → the tasks that it lacks, as in `SweepScores`.
     """
-    paper, others = dict(variant.paper), set()
+    paper, not_comparable = dict(variant.paper), set()
     for name, metric in METRICS.items():
         scored = metric.tasks if metric.is_transfer else config.eval.tasks
-        there = [
+        is_measured = [
             METRICS[part].tasks[0] in scored and METRICS[part].tasks[0] not in absent.get(name, ())
             for part in metric.parts
         ]
-        if not all(there):
-            parts = [part for part, measured in zip(metric.parts, there, strict=True) if measured]
+        if not all(is_measured):
+            parts = [part for part, measured in zip(metric.parts, is_measured, strict=True) if measured]
             paper.pop(name, None)
             if parts and all(part in paper for part in parts):
                 paper[name] = fmean(paper[part] for part in parts)
     if local_path(config.eval.data).is_file():
-        others |= {"stsb_dev", *GEOMETRY}
+        not_comparable |= {"stsb_dev", *GEOMETRY}
     for name in (name for name, metric in METRICS.items() if metric.is_transfer):
         allowed = DEVELOPMENT_PROTOCOLS if is_development(name) else TEST_PROTOCOLS
         if config.eval.transfer_protocol not in allowed:
-            others.add(name)
-    return variant._replace(paper={name: value for name, value in paper.items() if name not in others})
+            not_comparable.add(name)
+    return variant._replace(paper={name: value for name, value in paper.items() if name not in not_comparable})
 
 
 def headings(
@@ -143,18 +147,18 @@ def headings(
 
     Pairs in a file have the file's name, an average the number of its tasks, `before` and `after` their `measures`.
     """
-    found = {name: metric.heading for name, metric in METRICS.items()}
+    headings = {name: metric.heading for name, metric in METRICS.items()}
     files = dict.fromkeys(local_path(config.eval.data) for config in configs)
-    found["stsb_dev"] = ", ".join(dict.fromkeys(path.name if path.is_file() else "STS-B dev" for path in files))
+    headings["stsb_dev"] = ", ".join(dict.fromkeys(path.name if path.is_file() else "STS-B dev" for path in files))
     for name in metrics.AGAINST if measures else ():
-        found[name] = f"{' or '.join(measures)}, {name}"
+        headings[name] = f"{' or '.join(measures)}, {name}"
     for name, tasks in absent.items():
-        every = len(METRICS[name].tasks)
-        found[name] += f", {every - len(tasks)} of {every}"
-    return found
+        all_tasks = len(METRICS[name].tasks)
+        headings[name] += f", {all_tasks - len(tasks)} of {all_tasks}"
+    return headings
 
 
-def note(absent: Mapping[str, Sequence[str]]) -> str:
+def note_missing_tasks(absent: Mapping[str, Sequence[str]]) -> str:
     """A sentence for below the table, which names the tasks that averages are without; empty if there are none."""
     tasks = dict.fromkeys(metrics.TITLES.get(task, task) for names in absent.values() for task in names)
     return f"Averages, the paper's too, are over the tasks that are there, without {', '.join(tasks)}." if tasks else ""

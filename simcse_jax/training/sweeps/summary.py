@@ -8,7 +8,7 @@ import numpy as np
 from simcse_jax.config.sections import Section
 from simcse_jax.evaluation.significance import paired_p
 from simcse_jax.training.sweeps.metrics import HEADINGS, share_data
-from simcse_jax.training.sweeps.variants import Variant, baseline_of, read_seeds
+from simcse_jax.training.sweeps.variants import Variant, find_baseline, read_seeds
 
 Results = Mapping[str, Mapping[int, Mapping[str, float]]]  # variant → seed → metric → value
 
@@ -29,7 +29,7 @@ class Cell(NamedTuple):
     chosen: bool = False  # whether the row's reading or rate was chosen on this metric's data
 
 
-class Row(NamedTuple):
+class TableRow(NamedTuple):
     """One variant of the table."""
 
     variant: str
@@ -44,7 +44,7 @@ def summarize(
     variants: Sequence[Variant],
     results: Results,
     headings: Mapping[str, str] = HEADINGS,
-) -> list[Row]:
+) -> list[TableRow]:
     """The rows of the table, in the order of the variants; the arguments are those of `write`."""
     seeds = read_seeds(sweep)
 
@@ -54,23 +54,23 @@ def summarize(
 
     rows = []
     for variant in variants:
-        baseline, cells = baseline_of(variant, sweep), {}
+        baseline, cells = find_baseline(variant, sweep), {}
         for metric in sweep.metrics:
-            own = values(variant.name, metric)
+            by_seed = values(variant.name, metric)
             other = {} if baseline == variant.name else values(baseline, metric)
-            shared = [seed for seed in own if seed in other]
-            pairs = [own[seed] for seed in shared], [other[seed] for seed in shared]
+            shared = [seed for seed in by_seed if seed in other]
+            pairs = [by_seed[seed] for seed in shared], [other[seed] for seed in shared]
             cells[metric] = Cell(
-                own,
-                float(np.mean(list(own.values()))) if own else None,
-                float(np.std(list(own.values()), ddof=1)) if len(own) > 1 else None,
+                by_seed,
+                float(np.mean(list(by_seed.values()))) if by_seed else None,
+                float(np.std(list(by_seed.values()), ddof=1)) if len(by_seed) > 1 else None,
                 variant.paper.get(metric),
                 float(np.mean(np.subtract(*pairs))) if shared else None,
                 paired_p(*pairs),
                 headings[metric],
                 chosen=any(share_data(metric, other) for other in variant.chosen_on),
             )
-        rows.append(Row(variant.name, baseline, cells, variant.fields, variant.quoted))
+        rows.append(TableRow(variant.name, baseline, cells, variant.fields, variant.quoted))
     for metric in sweep.metrics:
         tests = [(row.cells, p) for row in rows if (p := row.cells[metric].p) is not None]
         for (cells, _), corrected in zip(tests, holm([p for _, p in tests]), strict=True):

@@ -12,7 +12,7 @@ from simcse_jax.evaluation.sts import spearman
 from simcse_jax.host.storage import write_together
 from simcse_jax.training.sweeps.metrics import HEADINGS, METRICS
 from simcse_jax.training.sweeps.picture import plot
-from simcse_jax.training.sweeps.summary import MOST_TOGETHER, Cell, Results, Row, summarize
+from simcse_jax.training.sweeps.summary import MOST_TOGETHER, Cell, Results, TableRow, summarize
 from simcse_jax.training.sweeps.variants import Variant, read_seeds
 
 EMPTY = "–"  # a cell without a value
@@ -21,20 +21,20 @@ CHOSEN = "†"
 FEWEST = 3  # rows that have an order
 
 
-def markdown(rows: Sequence[Row], sweep: Section, notes: Sequence[str] = ()) -> str:
+def markdown(rows: Sequence[TableRow], sweep: Section, notes: Sequence[str] = ()) -> str:
     """The table for people, with the meaning of its columns and the notes below it.
 
     Up to three metrics stand in one table. More of them stand in three: our scores, the paper's and the differences.
     """
     if len(sweep.metrics) <= MOST_TOGETHER:
-        tables = [_together(rows, sweep)]
+        tables = [_joint_table(rows, sweep)]
     else:
-        tables = [_ours(rows, sweep), _papers(rows, sweep), _differences(rows, sweep)]
+        tables = [_our_table(rows, sweep), _paper_table(rows, sweep), _differences(rows, sweep)]
     parts = [f"# {sweep.title}", f"{sweep.source}.", findings(rows, sweep), *tables, _legend(rows, sweep), *notes]
     return "\n\n".join(filter(None, parts)) + "\n"
 
 
-def _together(rows: Sequence[Row], sweep: Section) -> str:
+def _joint_table(rows: Sequence[TableRow], sweep: Section) -> str:
     """Each metric's mean, the paper's value, the difference and its p, next to each other."""
     several = len({row.baseline for row in rows if not row.quoted}) > 1
     header, lines = ["variant", *(["baseline"] if several else [])], []
@@ -59,7 +59,7 @@ def _together(rows: Sequence[Row], sweep: Section) -> str:
     return _table(header, lines, 2 if several else 1)
 
 
-def _ours(rows: Sequence[Row], sweep: Section) -> str:
+def _our_table(rows: Sequence[TableRow], sweep: Section) -> str:
     """The means of all metrics; `n` is the number of seeds, and stands in a cell again if it has fewer."""
     lines = []
     for row in rows:
@@ -71,10 +71,10 @@ def _ours(rows: Sequence[Row], sweep: Section) -> str:
             ]
             lines.append([_escape(row.variant), str(most), *cells])
     header = ["variant", "n", *(_heading(rows, metric) for metric in sweep.metrics)]
-    return _titled("Ours", header, lines)
+    return _add_title("Ours", header, lines)
 
 
-def _papers(rows: Sequence[Row], sweep: Section) -> str:
+def _paper_table(rows: Sequence[TableRow], sweep: Section) -> str:
     """The paper's values of the rows that have some."""
     lines = [
         [
@@ -84,10 +84,10 @@ def _papers(rows: Sequence[Row], sweep: Section) -> str:
         for row in rows
         if any(cell.paper is not None for cell in row.cells.values())
     ]
-    return _titled("The paper's", ["variant", *(_heading(rows, metric) for metric in sweep.metrics)], lines)
+    return _add_title("The paper's", ["variant", *(_heading(rows, metric) for metric in sweep.metrics)], lines)
 
 
-def _differences(rows: Sequence[Row], sweep: Section) -> str:
+def _differences(rows: Sequence[TableRow], sweep: Section) -> str:
     """Δ and, in brackets, p, of the rows that are compared with another."""
     lines = []
     for row in rows:
@@ -98,10 +98,10 @@ def _differences(rows: Sequence[Row], sweep: Section) -> str:
             ]
             lines.append([_escape(row.variant), _escape(row.baseline), *cells])
     header = ["variant", "baseline", *(_heading(rows, metric) for metric in sweep.metrics)]
-    return _titled("Δ (p)", header, lines, 2)
+    return _add_title("Δ (p)", header, lines, 2)
 
 
-def findings(rows: Sequence[Row], sweep: Section) -> str:
+def findings(rows: Sequence[TableRow], sweep: Section) -> str:
     """A sentence for each metric: the best row, and the rows that differ from their baseline; empty without numbers.
 
     A task has none where the average that it is a part of has one.
@@ -110,7 +110,7 @@ def findings(rows: Sequence[Row], sweep: Section) -> str:
     return " ".join(filter(None, (_finding(rows, metric) for metric in sweep.metrics if metric not in parts)))
 
 
-def csv(rows: Sequence[Row], sweep: Section) -> str:
+def csv(rows: Sequence[TableRow], sweep: Section) -> str:
     """The table for programs: a line for each variant and metric, with the value of every seed."""
     seeds = read_seeds(sweep)
     out = io.StringIO()
@@ -139,7 +139,7 @@ def write(
     results: Results,
     notes: Sequence[str] = (),
     headings: Mapping[str, str] = HEADINGS,
-) -> list[Row]:
+) -> list[TableRow]:
     """Writes NAME.md, NAME.csv, NAME.png and NAME.svg into the folder, all or none.
 
     Args:
@@ -163,7 +163,7 @@ def write(
     return rows
 
 
-def _finding(rows: Sequence[Row], metric: str) -> str:
+def _finding(rows: Sequence[TableRow], metric: str) -> str:
     """A sentence: the best row, of those with the most seeds, and the rows that differ from their baseline.
 
     Another says how far their order is the paper's.
@@ -207,12 +207,12 @@ def _table(header: list[str], lines: list[list[str]], texts: int = 1) -> str:
     return "\n".join(f"| {' | '.join(line)} |" for line in (header, rule, *lines))
 
 
-def _titled(title: str, header: list[str], lines: list[list[str]], texts: int = 1) -> str:
+def _add_title(title: str, header: list[str], lines: list[list[str]], texts: int = 1) -> str:
     """A table with its title; nothing if it has no lines."""
     return f"**{title}**\n\n{_table(header, lines, texts)}" if lines else ""
 
 
-def _heading(rows: Sequence[Row], metric: str) -> str:
+def _heading(rows: Sequence[TableRow], metric: str) -> str:
     return _escape(rows[0].cells[metric].heading)
 
 
@@ -239,7 +239,7 @@ def _difference(cell: Cell, metric: str) -> str:
     return EMPTY if cell.difference is None else _decimals(cell.difference, metric, "+")
 
 
-def _paper(rows: Sequence[Row], metric: str, value: float | None) -> str:
+def _paper(rows: Sequence[TableRow], metric: str, value: float | None) -> str:
     """With as many decimals as the papers' values of the column have, one or two."""
     if value is None:
         return EMPTY
@@ -262,11 +262,11 @@ def _number(value: float | None) -> str:
     return "" if value is None else f"{value:.10g}"
 
 
-def _legend(rows: Sequence[Row], sweep: Section) -> str:
+def _legend(rows: Sequence[TableRow], sweep: Section) -> str:
     seeds = read_seeds(sweep)
-    own = [row for row in rows if not row.quoted]
-    missing = [seed not in cell.values for row in own for cell in row.cells.values() for seed in seeds]
-    if not own:
+    measured_rows = [row for row in rows if not row.quoted]
+    missing = [seed not in cell.values for row in measured_rows for cell in row.cells.values() for seed in seeds]
+    if not measured_rows:
         return "All rows are quoted from the paper; nothing is run."
     brackets = "in brackets, how many of them are finished"
     text = (
@@ -278,7 +278,7 @@ def _legend(rows: Sequence[Row], sweep: Section) -> str:
     )
     if any(missing):
         text += f" {EMPTY}: no value; {sum(missing)} of {len(missing)} are missing."
-    if any(cell.chosen for row in own for cell in row.cells.values()):
+    if any(cell.chosen for row in measured_rows for cell in row.cells.values()):
         text += f" {CHOSEN}: what a row is, its reading or its rate, was chosen on this column, which flatters it."
     if sweep.report_once:
         once = ", ".join(_heading(rows, metric) for metric in sweep.report_once)

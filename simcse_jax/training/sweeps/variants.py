@@ -14,9 +14,9 @@ from ml_collections import config_dict
 
 from simcse_jax.choices import RETRIEVAL
 from simcse_jax.config.checks import check_range, check_type, validate
-from simcse_jax.config.fields import default_config, defaults_of, flatten
+from simcse_jax.config.fields import default_config, flatten, make_defaults
 from simcse_jax.config.flags import no_such_field
-from simcse_jax.config.recipes import running
+from simcse_jax.config.recipes import run_recipe
 from simcse_jax.config.recorded import is_record
 from simcse_jax.config.sections import Config, Section
 from simcse_jax.errors import UserError, nearest, no_such
@@ -92,7 +92,7 @@ def sweep_defaults(title: str, source: str, metrics: tuple[str, ...], baseline: 
       metrics: the columns, by the names of `sweeps.metrics`.
       baseline: the name of the variant that the others are compared with.
     """
-    sweep = defaults_of(FIELDS).sweep
+    sweep = make_defaults(FIELDS).sweep
     sweep.update(title=title, source=source, metrics=metrics, baseline=baseline)
     return sweep
 
@@ -126,7 +126,7 @@ def load_variants(path: str) -> tuple[Variant, ...]:
     """
     if is_record(path):
         raise UserError(f"--config {path}: repeats one run; for a table give a sweep, or a field with --over")
-    with running(path) as (module, argument):
+    with run_recipe(path) as (module, argument):
         if not hasattr(module, "get_variants"):
             raise UserError(f"--config {path}: is not a sweep: it has no get_variants(); see configs/ablations/")
         variants = tuple(module.get_variants(*argument))
@@ -139,15 +139,25 @@ def load_variants(path: str) -> tuple[Variant, ...]:
     return variants
 
 
-def _is_variant(given: object) -> bool:
-    if not isinstance(given, Variant) or not isinstance(given.name, str) or not isinstance(given.baseline, str):
+def _is_variant(candidate: object) -> bool:
+    if (
+        not isinstance(candidate, Variant)
+        or not isinstance(candidate.name, str)
+        or not isinstance(candidate.baseline, str)
+    ):
         return False
-    if not isinstance(given.fields, Mapping) or not isinstance(given.paper, Mapping) or type(given.quoted) is not bool:
+    if (
+        not isinstance(candidate.fields, Mapping)
+        or not isinstance(candidate.paper, Mapping)
+        or type(candidate.quoted) is not bool
+    ):
         return False
-    numbers = all(type(value) in (int, float) for value in given.paper.values())
-    if type(given.chosen_on) is not tuple:
+    numbers = all(type(value) in (int, float) for value in candidate.paper.values())
+    if type(candidate.chosen_on) is not tuple:
         return False
-    return numbers and all(isinstance(name, str) for name in (*given.fields, *given.paper, *given.chosen_on))
+    return numbers and all(
+        isinstance(name, str) for name in (*candidate.fields, *candidate.paper, *candidate.chosen_on)
+    )
 
 
 def read_seeds(sweep: Config) -> tuple[int, ...]:
@@ -172,23 +182,23 @@ def read_sweep(config: config_dict.ConfigDict, variants: Sequence[Variant]) -> l
         raise UserError(
             f"config.sweep={sweep!r:.100}: must come from sweep_defaults() of simcse_jax.training.sweeps.variants"
         )
-    for name, one in FIELDS.items():
+    for name, declared in FIELDS.items():
         short = name.removeprefix("sweep.")
         if short not in sweep:
             raise UserError(
                 f"config.{name} is missing; start from sweep_defaults() of simcse_jax.training.sweeps.variants"
             )
-        check_type(f"config.{name}", sweep[short], type(one.default))
+        check_type(f"config.{name}", sweep[short], type(declared.default))
         check_range(f"config.{name}", sweep[short])
-        for rule in one.rules:
+        for rule in declared.rules:
             rule.check(f"config.{name}", sweep[short])
     if config.seed != default_config().seed:
         raise UserError(f"config.seed={config.seed}: a sweep's runs have the seeds of config.sweep.seeds; set that")
     chosen = _choose(sweep, variants)
-    return [(variant, _lay_over(config, variant)) for variant in chosen]
+    return [(variant, _apply_variant(config, variant)) for variant in chosen]
 
 
-def baseline_of(variant: Variant, sweep: Config) -> str:
+def find_baseline(variant: Variant, sweep: Config) -> str:
     """The name of the variant that it is compared with."""
     return variant.baseline or sweep.baseline
 
@@ -206,10 +216,10 @@ def _choose(sweep: config_dict.ConfigDict, variants: Sequence[Variant]) -> list[
         if names.count(name) > 1:
             raise UserError(f"variant {name!r}: two variants have that name")
     for variant in variants:
-        for what, given in (("the paper's values", variant.paper), ("what it was chosen on", variant.chosen_on)):
-            for metric in given:
+        for claim, metrics in (("the paper's values", variant.paper), ("what it was chosen on", variant.chosen_on)):
+            for metric in metrics:
                 if metric not in METRICS:
-                    raise no_such(f"variant {variant.name!r}: {what}", "metric", metric, METRICS)
+                    raise no_such(f"variant {variant.name!r}: {claim}", "metric", metric, METRICS)
         if variant.quoted and (variant.fields or variant.baseline or not variant.paper):
             raise UserError(f"variant {variant.name!r}: is quoted: it has the paper's values alone")
     _check_held_out(sweep, variants)
@@ -222,7 +232,7 @@ def _choose(sweep: config_dict.ConfigDict, variants: Sequence[Variant]) -> list[
     for variant in chosen:
         if variant.quoted:
             continue
-        baseline = baseline_of(variant, sweep)
+        baseline = find_baseline(variant, sweep)
         where = f"variant {variant.name!r}: its baseline" if variant.baseline else "config.sweep.baseline:"
         if baseline not in names:
             raise UserError(f"{where} {baseline!r} is not a variant; the nearest one is {nearest(baseline, names)!r}")
@@ -248,16 +258,16 @@ def _check_held_out(sweep: config_dict.ConfigDict, variants: Sequence[Variant]) 
                 raise UserError(f"{where} has been seen: variant {variant.name!r} was chosen on it")
 
 
-def _lay_over(config: config_dict.ConfigDict, variant: Variant) -> Section:
+def _apply_variant(config: config_dict.ConfigDict, variant: Variant) -> Section:
     resolved = config.copy_and_resolve_references().unlock()
     del resolved["sweep"]
-    known = flatten(resolved)
+    fields = flatten(resolved)
     for name, value in variant.fields.items():
-        if name not in known:
-            raise UserError(f"variant {variant.name!r}: config.{name}: {no_such_field(name, known, 'config.')}")
+        if name not in fields:
+            raise UserError(f"variant {variant.name!r}: config.{name}: {no_such_field(name, fields, 'config.')}")
         if name == "seed":
             raise UserError(f"variant {variant.name!r}: config.seed is set by config.sweep.seeds")
-        expected = type(known[name])
+        expected = type(fields[name])
         check_type(f"variant {variant.name!r}: config.{name}", value, expected)
         value = expected(value)
         *path, last = name.split(".")

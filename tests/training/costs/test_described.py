@@ -6,7 +6,7 @@ import pytest
 
 from simcse_jax.errors import UserError
 from simcse_jax.training.costs import described
-from simcse_jax.training.costs.described import at_hand, described_devices
+from simcse_jax.training.costs.described import described_devices, local_topology
 
 pytestmark = pytest.mark.platforms
 
@@ -31,6 +31,6 @@ def test_a_missing_compiler_and_an_unknown_topology_are_explained(monkeypatch):
 
 def test_the_devices_at_hand_are_a_topology_if_their_peaks_are_known(monkeypatch):
     with pytest.raises(UserError, match=r"^--topology here: the device here is cpu; known are TPU v4, .*, NVIDIA B200"):
-        at_hand()
+        local_topology()
     monkeypatch.setitem(described.KINDS, "cpu", "h200")
-    assert at_hand() == "h200:here" and described_devices("h200:here") == jax.devices()
+    assert local_topology() == "h200:here" and described_devices("h200:here") == jax.devices()

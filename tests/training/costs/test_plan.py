@@ -5,7 +5,7 @@ import pytest
 from support.costs import TINY
 
 from simcse_jax.errors import UserError
-from simcse_jax.training.costs.plan import ASSUMPTIONS, Plan, amount, describe_plan, read_plan
+from simcse_jax.training.costs.plan import ASSUMPTIONS, CorpusPlan, amount, describe_plan, read_plan
 from simcse_jax.training.costs.roofline import Report
 
 SIZE = TINY.hidden_size
@@ -17,7 +17,7 @@ def plan(text, topology="h200:2x8", nodes=2):
     empty = Report(topology, passes={}, nodes=nodes, collectives=[], kernels={}, consumers=[], **fields)
     flops = int(empty.chip.flops / 1000)
     reports = (dataclasses.replace(empty, passes={1: amount}) for amount in (flops, flops // 10))
-    return Plan(read_plan(text), TINY, *reports)
+    return CorpusPlan(read_plan(text), TINY, *reports)
 
 
 def test_a_plan_by_hand_also_of_examples_of_several_columns():

@@ -8,7 +8,7 @@ from jax.sharding import PartitionSpec as P
 
 from simcse_jax.devices.mesh import AXIS, Way, data_mesh
 from simcse_jax.devices.parts import gather
-from simcse_jax.training.costs.program import Collective, Consumer, Program, axes_of, first_group
+from simcse_jax.training.costs.program import Collective, Consumer, Program, first_group, group_axes
 
 X, W = jnp.ones((64, 32)), jnp.ones((32, 32))
 
@@ -99,8 +99,8 @@ def test_the_bytes_that_a_ring_or_nodes_send_and_a_collective_s_first_group_and_
         ("mesh['a'=2,'b'=4] {'a','b'}", tuple(range(8)), (0, 1)), ("{}", tuple(range(8)), (0, 1)),
     ):  # fmt: skip
         assert first_group(f", replica_groups={groups}, dimensions={{0}}", 8) == group
-        assert axes_of(group, places) == axes
-        assert axes_of(group, ()) == axes_of(group, [()] * 8) == ()  # of devices that are no TPUs
+        assert group_axes(group, places) == axes
+        assert group_axes(group, ()) == group_axes(group, [()] * 8) == ()  # of devices that are no TPUs
 
 
 def written(name):

@@ -2,7 +2,7 @@ import pytest
 
 from simcse_jax.choices import EXTRA, TASKS, TRANSFER
 from simcse_jax.choices import MEASURES as RANKINGS
-from simcse_jax.config.fields import defaults_of
+from simcse_jax.config.fields import make_defaults
 from simcse_jax.errors import UserError
 from simcse_jax.training.sweeps.metrics import HEADINGS, METRICS, WORDS, share_data
 from simcse_jax.training.sweeps.variants import FIELDS
@@ -32,7 +32,7 @@ def test_every_figure_has_a_name_and_a_heading_and_an_average_its_parts_and_anot
     for name, near in (("STS12_weighted", "STS12_wmean"), ("sts_whole_avg", "sts_avg"), ("uniform", "uniformity")):
         with pytest.raises(UserError, match=f"no metric {name!r}; the nearest one is {near}"):
             rule.check("config.sweep.metrics", ("stsb_dev", name))
-    assert defaults_of(FIELDS).sweep.metrics == ()
+    assert make_defaults(FIELDS).sweep.metrics == ()
 
 
 def test_two_metrics_share_data_where_they_may_be_of_the_same_test_set():

@@ -4,7 +4,7 @@ import re
 from PIL import Image
 from support.sweeps import RESULTS, VARIANTS, sweep
 
-from simcse_jax.training.sweeps.picture import plot, what_rows_are
+from simcse_jax.training.sweeps.picture import describe_rows, plot
 from simcse_jax.training.sweeps.summary import summarize
 from simcse_jax.training.sweeps.variants import Variant
 
@@ -29,7 +29,7 @@ def test_the_plot_shows_both_on_one_axis_and_what_its_rows_are_and_is_the_same_e
     variants = [Variant(f"v{number}", each) for number, each in enumerate(fields)]
 
     def about(variants):
-        return what_rows_are(summarize(sweep(baseline="v0"), variants, {}))
+        return describe_rows(summarize(sweep(baseline="v0"), variants, {}))
 
     assert about(variants) == "Rows differ in model.dropout, seed, views.positive." and about(variants[:1]) == ""
     assert about([Variant("v0", {"a": 1, "b": [1]}), Variant("v1", {"a": 1, "b": [2]})]) == "Rows differ in b."

@@ -283,19 +283,19 @@ def test_more_that_is_refused_before_scores_of_runs_without_a_checkpoint_are_dro
 
 def test_the_line_below_the_table_names_what_all_have(file, tmp_path):
     runs = all_runs(file, tmp_path)
-    plain = runner.what_was_run(runs)
+    plain = runner.describe_runs(runs)
     assert plain.startswith("model.init_from=") and "train.batch_size=8, train.max_steps=8" in plain
-    assert "learning_rate" not in plain and "transfer" not in plain and runner.what_was_run([]) == ""
+    assert "learning_rate" not in plain and "transfer" not in plain and runner.describe_runs([]) == ""
     found = ".data=x, eval.retrieval.split=test, eval.retrieval.documents=0, eval.retrieval.storage"
     cases = ("eval.transfer", True, "eval.transfer_protocol=sklearn"), ("data.held_out", 9, "data.held_out=9")
     for field, value, end in (*cases, ("eval.retrieval.data", "x", found)):
         changed = [each._replace(config=each.config.replaced(field, value)) for each in runs]
-        assert end in runner.what_was_run(changed)
+        assert end in runner.describe_runs(changed)
     untrained = runs[0].config.replaced("train.max_steps", 0).replaced("train.epochs", 0)
-    assert "train." not in runner.what_was_run([each._replace(config=untrained) for each in runs])
+    assert "train." not in runner.describe_runs([each._replace(config=untrained) for each in runs])
 
     def names(runs):
-        return len({runner._named_by(each, "data.train") for each in runs})
+        return len({runner._source_values(each, "data.train") for each in runs})
 
     assert names(runs) == 1
     runs = [each._replace(config=each.config.replaced("data.subsample", 8)) for each in runs]

@@ -7,8 +7,8 @@ from support.listed import record
 from simcse_jax.choices import MEASURES, TASKS, TRANSFER
 from simcse_jax.config.fields import default_config
 from simcse_jax.training.sweeps.metrics import METRICS
-from simcse_jax.training.sweeps.runner import Run, extra_of
-from simcse_jax.training.sweeps.scores import comparable, headings, note, read_scores
+from simcse_jax.training.sweeps.runner import SweepRun, choose_extra
+from simcse_jax.training.sweeps.scores import comparable, headings, note_missing_tasks, read_scores
 from simcse_jax.training.sweeps.variants import Variant
 
 LINES = (
@@ -35,7 +35,7 @@ def finished(tmp_path):
         config = default_config()
         config.eval.data = str(tmp_path)
         config.update_from_flattened_dict(fields)
-        run = Run(name, 42, config, tmp_path / name)
+        run = SweepRun(name, 42, config, tmp_path / name)
         run.workdir.mkdir()
         (run.workdir / "run.json").write_text(json.dumps(record(config)))
         (run.workdir / "result.json").write_text(json.dumps(result))
@@ -94,8 +94,10 @@ def test_averages_are_over_the_tasks_that_all_runs_have_and_a_run_without_what_i
     shown = {name: found.absent[name] for name in ("sts_avg", "transfer_avg")}
     names = headings([runs[0].config], shown)
     assert (names["sts_avg"], names["transfer_avg"]) == ("STS avg., 6 of 7", "transfer avg., 1 of 7")
-    assert note(shown).endswith("over the tasks that are there, without STS15, CR, SUBJ, MPQA, SST, TREC, MRPC.")
-    assert note({}) == ""
+    assert note_missing_tasks(shown).endswith(
+        "over the tasks that are there, without STS15, CR, SUBJ, MPQA, SST, TREC, MRPC."
+    )
+    assert note_missing_tasks({}) == ""
     runs[0].config.eval.transfer_protocol = "pytorch"
     paper = Variant("a", {}, {"sts_avg": 76.25, "STS12": 70.0, "transfer_avg": 85.0, "stsb_dev": 82.5})
     assert comparable(paper, runs[0].config, shown).paper == {"STS12": 70.0, "stsb_dev": 82.5}
@@ -129,9 +131,9 @@ def test_what_a_run_has_depends_on_its_version_and_config_and_on_which_checkpoin
     assert (scores["sickr_dev"], scores["best_step"]) == (72.0, 15) and "stsb_dev" not in scores
     assert scores_of({"STS12": figures(9.0), "stsb_dev": 60.0}, lines, **chosen)["stsb_dev"] == 60.0
     columns, config = ("stsb_dev", "sickr_dev", "alignment"), default_config()
-    assert extra_of(config, columns) == ["sickr_dev", "geometry"]
+    assert choose_extra(config, columns) == ["sickr_dev", "geometry"]
     config.eval.development = "sickr"
-    assert extra_of(config, columns) == ["stsb_dev", "geometry"]
+    assert choose_extra(config, columns) == ["stsb_dev", "geometry"]
     lines = [{"step": step, "eval/retrieval_ndcg@10": value} for step, value in ((0, 9.0), (5, 30.0), (10, 20.0))]
     result = {"retrieval_average": {"ndcg@10": 25.0, "recall@100": 60.0}}
     found = scores_of(result, lines, **{"eval.development": "retrieval"})
