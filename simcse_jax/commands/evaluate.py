@@ -104,7 +104,7 @@ def evaluate(
     dimensions: Counts = (),
     postprocess: Literal["whitening", "flow"] | None = None,
     postprocess_data: str = "",
-    postprocess_dimensions: Annotated[int, Parameter(validator=Number(gte=0))] = 0,
+    postprocess_dimensions: Annotated[int, Parameter(validator=Number(gte=0), show_default=False)] = 0,
     output: str | None = None,
 ) -> dict[str, Any]:
     """Scores a model on textual similarity (STS), transfer and retrieval tasks.
@@ -138,7 +138,7 @@ def evaluate(
     model, label = split_label(model)
     wanted = read_tasks(tasks)
     metric = choose("--metric", metric, (*METRICS, *MEASURES), "metric")
-    aggregation = choose("--aggregation", aggregation, AGGREGATIONS, "aggregation")
+    aggregation = choose("--aggregation", aggregation, AGGREGATIONS, "aggregation") or ["all"]
     if not data and (task := next(iter(wanted.sts + wanted.transfer), "")):
         raise UserError(f"--data is missing; {task} needs SentEval's data/downstream, or a file of graded pairs")
     check_dimensions(dimensions, truncate_dim, baseline)
@@ -148,6 +148,10 @@ def evaluate(
             raise UserError(
                 "--postprocess: is for similarity and transfer; leave it out, or the tasks of retrieval and mteb"
             )
+    elif postprocess_data:
+        streams.say("--postprocess-data: nothing is fit on it without --postprocess")
+    if baseline is not None and not wanted.folders:
+        streams.say(f"--baseline {baseline}: is for retrieval; nothing is compared with it")
     data = data or ""
     inputs = {"--data": data, "--model": model, "--postprocess-data": postprocess_data, "--baseline": baseline}
     inputs |= {f"--tasks {RETRIEVAL}:{folder}": folder for folder in wanted.folders}

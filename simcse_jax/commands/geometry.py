@@ -59,7 +59,7 @@ def _grouped(_: Any, tokens: Sequence[cyclopts.Token]) -> list[list[str]]:
 
 Panels = Annotated[
     Sequence[str | Sequence[str]],
-    Parameter(consume_multiple=True, converter=_grouped, metavar="NAME[=LABEL]..."),
+    Parameter(consume_multiple=1, converter=_grouped, metavar="NAME[=LABEL]..."),
 ]
 
 
