@@ -109,7 +109,7 @@ def test_a_program_and_the_command_line_give_the_same_arguments(monkeypatch):
         assert message in said and said.endswith("measure --help)") and "\n" not in said
     assert verbs.parse("measure", ["x", "--sizes", "--top-k", "3"])[1].arguments["sizes"] == []
     assert verbs.parse("measure", ["x", "--query=--kind"])[1].arguments["query"] == ["--kind"]
-    with pytest.raises(UserError, match=r"^--query: needs a text before --kind; write --query=--kind if that is meant$"):
+    with pytest.raises(UserError, match=r"^--query: needs a text before --kind; write --query=--kind if"):
         verbs.parse("measure", ["x", "--query", "--kind", "b"])
 
 
