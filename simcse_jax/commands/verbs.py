@@ -129,7 +129,7 @@ def _argument(name: str, value: Any, hint: Any) -> Any:
         return value
     if isinstance(value, Path) and (str in accepted or items):
         value = str(value)
-    if items:
+    if items and not (isinstance(value, str) and str in accepted):
         if isinstance(value, str):
             value = _parts(value) if any(parameter.converter is _split for parameter in parameters) else [value]
         value = [_argument(name, item, items[0]) for item in (value if isinstance(value, Sequence) else [value])]

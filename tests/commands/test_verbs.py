@@ -1,4 +1,5 @@
 import importlib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -31,6 +32,7 @@ def measure(
     kind: Literal["a", "b"] = "a",
     normalize: Annotated[bool | None, WITH_NO] = None,
     fail: str = "",
+    groups: Annotated[Sequence[str | Sequence[str]], Parameter(parse=False)] = (),
 ):
     """Measures.
 
@@ -40,7 +42,7 @@ def measure(
     """
     if fail:
         raise UserError(fail)
-    return data, top_k, share, list(tasks), list(query), kind, normalize
+    return data, top_k, share, list(tasks), list(query), kind, normalize, list(groups)
 
 
 @pytest.mark.parametrize(
@@ -81,11 +83,13 @@ def test_a_program_and_the_command_line_give_the_same_arguments(monkeypatch):
         "1",
         "--no-normalize",
     ]
-    expected = ("x.csv", 5, 1.0, ["A", "B", "C", "D"], ["a, b", "-c"], "a", False)
+    expected = ("x.csv", 5, 1.0, ["A", "B", "C", "D"], ["a, b", "-c"], "a", False, [])
     assert (
         measure("x.csv", top_k=np.int64(5), share=np.float32(1), tasks="A, B,C,D,", query=expected[4])[:5]
         == expected[:5]
     )
+    for groups in (["a", Path("b")], [["a"], ["b"]], ["a", ["b"]]):
+        assert measure("x.csv", groups=groups)[-1] == [str(one) if isinstance(one, Path) else one for one in groups]
     assert measure(Path("x.csv"), tasks="A,B,C,D", query=["a, b", "-c"], share=1, normalize=False) == expected
     _, bound = verbs.parse("measure", line)
     token = in_command.set(True)
