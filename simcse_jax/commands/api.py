@@ -161,30 +161,30 @@ def sweep(
     Raises:
       UserError: as `train`; also when a run has failed.
     """
-    known_fields = load_config(recipe).fields
+    declared = load_config(recipe).fields
     for short, value in {"data": data, "model": model, "eval": eval}.items():
         if value is not None:
             if not isinstance(value, str | Path):
                 raise UserError(f"{short}: a sweep takes the name of a file or folder, not {type(value).__name__}")
             fields[SHORT[short]] = value
-    known_fields |= {name: value for name, value in fields.items() if name in known_fields}  # weights of objectives
+    declared |= {name: value for name, value in fields.items() if name in declared}  # weights of objectives
     argv = [f"--config={recipe}", f"--workdir={workdir}"]
-    argv += [f"--over={_full_name(name, known_fields)}={_join_values(v)}" for name, v in (over or {}).items()]
+    argv += [f"--over={_full_name(name, declared)}={_join_values(v)}" for name, v in (over or {}).items()]
     for name, value in fields.items():
         argv.append(
-            f"--config.{name if name.startswith('sweep.') else _full_name(name, known_fields)}={_join_values(value)}"
+            f"--config.{name if name.startswith('sweep.') else _full_name(name, declared)}={_join_values(value)}"
         )
     return sweeping.run(argv)
 
 
-def _full_name(name: str, known_fields: Mapping[str, Any]) -> str:
+def _full_name(name: str, declared: Mapping[str, Any]) -> str:
     """The field that a name or its last part means.
 
     Raises:
       UserError: when there is none, or one of several could be meant.
     """
-    if not (full := name if name in known_fields else field_meant(name, known_fields)):
-        raise UserError(f"{name}: {no_such_field(name, known_fields)}")
+    if not (full := name if name in declared else field_meant(name, declared)):
+        raise UserError(f"{name}: {no_such_field(name, declared)}")
     return full
 
 
@@ -198,10 +198,10 @@ def set_field(config: config_dict.ConfigDict, name: str, value: Any) -> None:
     Raises:
       UserError: when there is no such field, or the value is not of its type or within its bounds.
     """
-    known_fields = declared_fields(config)
-    if name not in known_fields:
+    declared = declared_fields(config)
+    if name not in declared:
         raise UserError(f"{name}: {no_such_field(name, flatten(config))}")
-    default = known_fields[name].default
+    default = declared[name].default
     if isinstance(default, tuple) and not isinstance(value, str) and hasattr(value, "__iter__"):
         value = tuple(map(str, value))
     elif isinstance(default, str) and isinstance(value, Path):
@@ -210,7 +210,7 @@ def set_field(config: config_dict.ConfigDict, name: str, value: Any) -> None:
         value = float(value)
     if name.endswith(".pooler") and isinstance(value, str):
         value = pooler_of(value)
-    check_field(name, value, known_fields[name])
+    check_field(name, value, declared[name])
     config.update_from_flattened_dict({name: value})
 
 
@@ -222,8 +222,8 @@ def _load_recipe(
         return config_dict.ConfigDict(recipe.to_dict()), lambda config, user_fields: None, "the config"
     if not isinstance(recipe, str | Path):
         raise UserError(f"recipe {recipe!r:.60}: must be the name of a recipe or a config file, or a config")
-    recipe_config = load_config(str(recipe))
-    return recipe_config.config, recipe_config.complete, str(recipe)
+    loaded = load_config(str(recipe))
+    return loaded.config, loaded.complete, str(recipe)
 
 
 def _collect_fields(
@@ -238,11 +238,11 @@ def _collect_fields(
             user_fields[name] = str(value)
     if model is not None and "model.init_from" not in user_fields:
         raise UserError(f"model {model!r:.60}: must be a name or a folder")
-    known_fields = flatten(config)
-    known_fields |= user_fields | {
-        name: value for name, value in fields.items() if name in known_fields
+    declared = flatten(config)
+    declared |= user_fields | {
+        name: value for name, value in fields.items() if name in declared
     }  # weights of objectives
-    meant = {name: _full_name(name, known_fields) for name in fields}
+    meant = {name: _full_name(name, declared) for name in fields}
     if short := [full for name, full in meant.items() if full != name]:
         progress.write(f"set: {', '.join(short)}")
     for name, value in fields.items():

@@ -11,17 +11,7 @@ from cyclopts import Parameter
 from cyclopts.validators import Number
 
 from simcse_jax.commands.command_line import open_reranker
-from simcse_jax.commands.verbs import (
-    WITH_NO,
-    BatchSize,
-    Count,
-    Dtype,
-    ModelName,
-    Names,
-    Pooler,
-    TruncateDim,
-    verb,
-)
+from simcse_jax.commands.verbs import WITH_NO, BatchSize, Count, Dtype, ModelName, Names, Pooler, TruncateDim, verb
 from simcse_jax.errors import UserError, require
 from simcse_jax.host.ports import LOCAL, bind, is_local
 from simcse_jax.host.storage import is_remote, local_path

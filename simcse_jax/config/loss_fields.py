@@ -8,19 +8,7 @@ from typing import Any
 from simcse_jax.choices import CHANGES, DENOISING, HEADS, MASKED, NORMS, PLACE, REPEATED, REPETITIONS, STATISTICS
 from simcse_jax.config.sections import Config
 from simcse_jax.errors import UserError
-from simcse_jax.field import (
-    BELOW_ONE,
-    Field,
-    at_least,
-    at_most,
-    either,
-    explain,
-    field,
-    list_of,
-    number,
-    one_of,
-    rule,
-)
+from simcse_jax.field import BELOW_ONE, Field, at_least, at_most, either, explain, field, list_of, number, one_of, rule
 from simcse_jax.objectives.objective import ELEMENTS, SCORES, Objective
 from simcse_jax.objectives.registry import OBJECTIVES, needing
 

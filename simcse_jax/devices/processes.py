@@ -38,18 +38,14 @@ def initialize(count: int, number: int = 0, coordinator: str = "") -> None:
 
 
 def _join(count: int, number: int, coordinator: str) -> None:
-    arguments: dict[str, Any] = {}
+    place: dict[str, Any] = {}
     if count:
-        arguments = {"num_processes": count, "process_id": number, "coordinator_address": coordinator}
+        place = {"num_processes": count, "process_id": number, "coordinator_address": coordinator}
     try:
-        jax.distributed.initialize(
-            **arguments, initialization_timeout=START_SECONDS, shutdown_timeout_seconds=END_SECONDS
-        )
+        jax.distributed.initialize(**place, initialization_timeout=START_SECONDS, shutdown_timeout_seconds=END_SECONDS)
     except (ValueError, TypeError) as error:
         how = "set parallel.processes, .process_id and .coordinator, or parallel.processes=1 for this process alone"
-        raise UserError(
-            f"config.parallel.processes={count}: {reason(error)}" + ("" if arguments else f"; {how}")
-        ) from None
+        raise UserError(f"config.parallel.processes={count}: {reason(error)}" + ("" if place else f"; {how}")) from None
 
 
 def is_first() -> bool:

@@ -10,9 +10,7 @@ from simcse_jax.objectives.embedded import Embedded
 
 
 def margin_mse(
-    student: Float[AnyArray, "K B"],
-    teacher: Float[AnyArray, "K B"],
-    present: Bool[AnyArray, "K B"] | None = None,
+    student: Float[AnyArray, "K B"], teacher: Float[AnyArray, "K B"], present: Bool[AnyArray, "K B"] | None = None
 ) -> Float[Array, " B"]:
     """The squared error of margins, one loss per anchor.
 

@@ -20,7 +20,7 @@ OBJECTIVES: dict[str, Objective] = {kind.name: kind() for kind in DECLARATIONS} 
 BUILT_IN = frozenset(OBJECTIVES)
 
 
-def add(definition: Any) -> Objective:
+def add(source: Any) -> Objective:
     """An objective from outside: a class of a config file, or the name of an entry point of a package.
 
     The same class of a file that was read again with the same content is the same objective, so that both configs
@@ -30,16 +30,14 @@ def add(definition: Any) -> Objective:
       UserError: when there is no such entry point, it cannot be loaded, or the class lacks a part or has the name of
         one of the package's own.
     """
-    kind = _load_entry_point(definition) if isinstance(definition, str) else definition
+    kind = _load_entry_point(source) if isinstance(source, str) else source
     if not (isinstance(kind, type) and issubclass(kind, Objective)):
-        raise UserError(f"objective {definition!r:.60}: is not a subclass of simcse_jax.objectives.objective.Objective")
+        raise UserError(f"objective {source!r:.60}: is not a subclass of simcse_jax.objectives.objective.Objective")
     name, fields = getattr(kind, "name", ""), kind.fields
     if not (isinstance(name, str) and name.isidentifier()):
         raise UserError(f"objective {kind.__qualname__}: its `name` must be letters, digits and underscores")
-    if isinstance(definition, str) and definition != name:
-        raise UserError(
-            f"objective {definition}: the class of this entry point has the name {name}; give both one name"
-        )
+    if isinstance(source, str) and source != name:
+        raise UserError(f"objective {source}: the class of this entry point has the name {name}; give both one name")
     if name in BUILT_IN:
         raise UserError(f"objective {name}: this is the name of one of the package's own; choose another")
     if "weight" not in fields:

@@ -194,17 +194,17 @@ class Checkpoints:
         return TrainState(restored.optimizer["step"], restored.params, restored.optimizer["optimizer"], kept)
 
     def restore_params(
-        self, step: int, like: Mapping[str, jax.Array | jax.ShapeDtypeStruct], *, with_own_objective: bool = False
+        self, step: int, like: Mapping[str, jax.Array | jax.ShapeDtypeStruct], *, extra: bool = False
     ) -> Params:
         """Only the parameters saved at `step`, with the placement of `like`; if it has none, on one device here.
 
         Args:
           step: of a saved state.
           like: the parameters to restore.
-          with_own_objective: whether the checkpoint may have further parameters, those of a user's own objective.
+          extra: whether the checkpoint may have further parameters, those of a user's own objective.
         """
         wanted: dict[str, Any] = dict(like)
-        if with_own_objective:
+        if extra:
             with self._readable(step):
                 saved = ocp.PyTreeCheckpointHandler().metadata(self._folder / str(step) / "params").tree
             shapes = {name: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) for name, leaf in saved.items()}

@@ -162,10 +162,10 @@ def checkpoint_encoders(folder: Folder, batch_size: int = 64) -> Iterator[Checkp
     spec = model_spec(run["config"])
     shapes, of_frozen = split_shapes(model.config, spec)
     encoder, frozen = add_parts(model.config, spec), read_frozen(model.folder, run, of_frozen)
-    with_own_objective = has_user_objective(run["config"]["objective"])
+    extra = has_user_objective(run["config"]["objective"])
     with open_checkpoints(folder) as checkpoints:
         for step in kept_steps(folder):
-            trained = checkpoints.restore_params(step, shapes, with_own_objective=with_own_objective)
+            trained = checkpoints.restore_params(step, shapes, extra=extra)
             params = partial.merged(partial.whole(trained, frozen), encoder)
             yield make_encoder(step, parameters.sentence_encoder(params, checkpoints.tower(step)))
 

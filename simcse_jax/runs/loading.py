@@ -74,18 +74,13 @@ def load_workdir(folder: Folder, num_layers: int = 0, step: int | str | None = N
     shapes, of_frozen = split_shapes(config, spec)
     with open_checkpoints(folder) as checkpoints:
         chosen = choose_step(checkpoints, workdir, step)
-        with_own_objective = has_user_objective(run["config"]["objective"])
-        trained, tower = (
-            checkpoints.restore_params(chosen, shapes, with_own_objective=with_own_objective),
-            checkpoints.tower(chosen),
-        )
+        extra = has_user_objective(run["config"]["objective"])
+        trained, tower = (checkpoints.restore_params(chosen, shapes, extra=extra), checkpoints.tower(chosen))
     copy = _local_copy(folder / "model")
     trained = partial.merged(partial.whole(trained, read_frozen(copy, run, of_frozen)), add_parts(config, spec))
     language_model = {name: np.asarray(value) for name, value in subset(trained, LANGUAGE_MODEL).items()} or None
-    encoder_params = sentence_encoder(trained, tower)
-    params = {
-        name: np.asarray(value) for name, value in encoder_params.items() if has_head or not name.startswith(PREFIX)
-    }
+    weights = sentence_encoder(trained, tower)
+    params = {name: np.asarray(value) for name, value in weights.items() if has_head or not name.startswith(PREFIX)}
     kept = config.keep_layers(num_layers)
     if kept != config:
         _, shapes = build(kept, with_head=has_head)

@@ -67,12 +67,10 @@ def adapter_writer(folder: Folder, step: int | str | None = None) -> Callable[[P
     encoder = add_parts(trained_config(folder, run), spec)
     with open_checkpoints(folder) as checkpoints:
         chosen = choose_step(checkpoints, workdir, step)
-        with_own_objective = has_user_objective(run["config"]["objective"])
-        trained = checkpoints.restore_params(
-            chosen, split_shapes(encoder, spec)[0], with_own_objective=with_own_objective
-        )
-        encoder_params = parameters.sentence_encoder(trained, checkpoints.tower(chosen))
-    for name, value in encoder_params.items():
+        extra = has_user_objective(run["config"]["objective"])
+        trained = checkpoints.restore_params(chosen, split_shapes(encoder, spec)[0], extra=extra)
+        weights = parameters.sentence_encoder(trained, checkpoints.tower(chosen))
+    for name, value in weights.items():
         if not np.isfinite(np.asarray(value)).all():
             raise UserError(f"{folder}: {name} of the checkpoint of step {chosen} is not finite; it is not exported")
     if any(name.startswith(parameters.LANGUAGE_MODEL) for name in trained):
@@ -93,7 +91,7 @@ def adapter_writer(folder: Folder, step: int | str | None = None) -> Callable[[P
 
     def write(target: Path) -> None:
         write_adapter(
-            encoder_params, encoder, target, base=base, revision=revision, sha=sha, dropout=fields["lora"]["dropout"]
+            weights, encoder, target, base=base, revision=revision, sha=sha, dropout=fields["lora"]["dropout"]
         )
         (target / "README.md").write_text(card, encoding="utf-8")
 

@@ -34,10 +34,7 @@ class HeldOut(NamedTuple):
 
 
 def hold_out_rows(
-    examples: Examples,
-    spec: HeldOutSpec,
-    fields: retrieval.RetrievalSpec,
-    devices: Sequence[jax.Device] | None = None,
+    examples: Examples, spec: HeldOutSpec, fields: retrieval.RetrievalSpec, devices: Sequence[jax.Device] | None = None
 ) -> HeldOut:
     """Holds rows out: half of them choose the best checkpoint, half are the test set; all are if nothing is chosen.
 

@@ -156,10 +156,7 @@ def compile_encoding(
 
 
 def compile_for(
-    topology: str,
-    trace: Callable[[list[jax.Device]], jax.stages.Traced],
-    batch: int,
-    sentences: int,
+    topology: str, trace: Callable[[list[jax.Device]], jax.stages.Traced], batch: int, sentences: int
 ) -> Report:
     """Compiles a program for a topology and reads its costs.
 

@@ -40,10 +40,7 @@ class TableRow(NamedTuple):
 
 
 def summarize(
-    sweep: Section,
-    variants: Sequence[Variant],
-    results: Results,
-    headings: Mapping[str, str] = HEADINGS,
+    sweep: Section, variants: Sequence[Variant], results: Results, headings: Mapping[str, str] = HEADINGS
 ) -> list[TableRow]:
     """The rows of the table, in the order of the variants; the arguments are those of `write`."""
     seeds = read_seeds(sweep)
