@@ -161,6 +161,12 @@ def _as_keywords(message: str, names: Collection[str]) -> str:
     return re.sub(r"--([a-z][a-z0-9-]*)", keyword, message)
 
 
+def say_ignored(options: Mapping[str, object], why: str) -> None:
+    """Says in one line which of the options that are given, whose values are true, have no effect."""
+    if names := [option for option, value in options.items() if value]:
+        streams.say(f"{', '.join(names)}: without effect {why}")
+
+
 def import_verb(command: str) -> Callable[..., Any]:
     """The function that a command runs."""
     name = "list_runs" if command == "runs" else command.replace("-", "_")  # simcse_jax.runs is a package

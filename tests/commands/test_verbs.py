@@ -159,3 +159,9 @@ def test_each_option_has_a_help(command):
     for app in (made, *(made[name] for name in made if not name.startswith("-"))):
         for argument in app.assemble_argument_collection(parse_docstring=True):
             assert argument.parameter.help, argument.name
+
+
+def test_options_without_effect_are_named_in_a_line(capsys):
+    verbs.say_ignored({"--ranges": "a.npy", "--calibration": None, "--parts": True}, "on float32")
+    verbs.say_ignored({"--ranges": None, "--parts": 0}, "on float32")
+    assert capsys.readouterr().err == "--ranges, --parts: without effect on float32\n"
