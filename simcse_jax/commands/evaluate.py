@@ -153,10 +153,13 @@ def evaluate(
         streams.say("--postprocess-data: nothing is fit on it without --postprocess")
     if baseline is not None and not wanted.folders:
         streams.say(f"--baseline {baseline}: is for retrieval; nothing is compared with it")
-    scored = {*(METRICS if wanted.sts else ()), *(MEASURES if wanted.folders else ())}
-    say_ignored({f"--metric {name}": name not in scored for name in metric}, "on the tasks that are scored")
+    computed = {*(METRICS if wanted.sts else ()), *(MEASURES if wanted.folders else ())}
+    say_ignored({f"--metric {name}": name not in computed for name in metric}, "on the tasks that are scored")
     if data and local_path(data).is_file():
-        chosen = {f"--split {split}": split != "test", "--tasks": wanted.sts and wanted.sts != [*TASKS]}
+        chosen: dict[str, object] = {
+            f"--split {split}": split != "test",
+            "--tasks": wanted.sts and wanted.sts != [*TASKS],
+        }
         say_ignored(chosen, f"on {data}, which is one task")
     data = data or ""
     inputs = {"--data": data, "--model": model, "--postprocess-data": postprocess_data, "--baseline": baseline}

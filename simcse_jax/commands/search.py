@@ -130,7 +130,11 @@ def search(
     if on_disk and (data or compare):
         raise UserError(f"{'--data' if data else '--compare'}: {index} is an index on disk, which has its sentences")
     if on_disk:
-        in_memory = {"--approximate": approximate, "--backend": backend != "jax", "--storage": storage != "float32"}
+        in_memory: dict[str, object] = {
+            "--approximate": approximate,
+            "--backend": backend != "jax",
+            "--storage": storage != "float32",
+        }
         in_memory |= {"--precision": precision, "--ranges": ranges, "--rescore": rescore}
         say_ignored(in_memory, "on an index on disk, which takes --refine and --nprobes")
     else:
