@@ -235,7 +235,7 @@ def completion(shell: str, commands: Mapping[str, str]) -> str:
 
 
 def parse(command: str, argv: Sequence[str]) -> tuple[Callable[..., None], inspect.BoundArguments]:
-    """What to call for a command line, which may be the help, and its arguments.
+    """The function to call for a command line, which may be the help, and its arguments.
 
     Raises:
       UserError: for options that are wrong.
@@ -255,7 +255,7 @@ def parse(command: str, argv: Sequence[str]) -> tuple[Callable[..., None], inspe
 
 
 def make_main(command: str) -> Callable[[], None]:
-    """What runs a command as `sys.argv` says: its module's `main`, or its verb."""
+    """A function that runs a command on `sys.argv`: its module's `main`, or its verb."""
     if main := getattr(importlib.import_module(module_name(command)), "main", None):
         return main
 

@@ -82,7 +82,7 @@ class OffDropout(declarations.OffDropout):
     """SimCSE++'s contrast: pairs with dropout, and negative pairs with masks of their own, or none."""
 
     def views(self, plan: Plan) -> Views:
-        """Those of the pair, and `clean_anchor`, `clean_positive` and `clean_hard_negatives`."""
+        """The views of the pair, and `clean_anchor`, `clean_positive` and `clean_hard_negatives`."""
         return plan.pair() | {f"clean_{name}": view for name, view in plan.separate().items()}
 
     def loss(self, embedded: Embedded, **fields: Any) -> Float[Array, ""]:

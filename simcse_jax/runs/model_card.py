@@ -345,7 +345,7 @@ def _is_file(evaluation: Mapping[str, Any]) -> bool:
 
 
 def choice(run: Mapping[str, Any]) -> str:
-    """Which data chose the checkpoint, if any did."""
+    """A sentence about the data that chose the checkpoint, if any did."""
     evaluation = run["config"]["eval"]
     name = evaluation["development"]
     if run["config"]["data"]["held_out"]:

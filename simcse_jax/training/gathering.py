@@ -16,7 +16,7 @@ from jax.sharding import PartitionSpec as P
 from jaxtyping import Array, Float, Int
 
 from simcse_jax.devices import mesh as meshes
-from simcse_jax.devices.mesh import AXIS, Way, choose_ways, replicated_sharding, row_axes
+from simcse_jax.devices.mesh import AXIS, SumOrder, choose_ways, replicated_sharding, row_axes
 from simcse_jax.devices.parts import (
     gather,
     gather_rounded,
@@ -41,7 +41,7 @@ class Placement(NamedTuple):
 
     split: P
     devices: int  # the number of parts
-    way: Way
+    way: SumOrder
 
     def gather(self, sent: jax.Array, part: jax.Array) -> jax.Array:
         """The whole array, from what each device sends of its part."""
@@ -61,7 +61,7 @@ class Gathering(NamedTuple):
     mesh: Mesh
     split: dict[str, P]  # how each parameter is split
     sent: dict[str, jnp.dtype]  # the type in which it is gathered
-    way: dict[str, Way]
+    way: dict[str, SumOrder]
     tables: tuple[str, ...]  # each device gathers only the rows of its tokens
     late: frozenset[str]  # gathered where they are read
     padding: int  # the id of padding, if the encoder asks whether a token is that; otherwise -1
