@@ -46,7 +46,7 @@ def off_dropout(
     Args:
       anchors, positives: (B, D) z¹ and z² of the positive pairs, the local rows.
       clean_anchors: (B, D) z of the negative pairs, the local rows.
-      clean_positives: (N, D) z⁺ of the global batch; row own[i] is in no negative pair of anchor i.
+      clean_positives: (N, D) z⁺ of the global batch; row positions[i] is in no negative pair of anchor i.
       clean_hard_negatives: (N, D) z⁻ of the global batch, (H, N, D) for H kinds of them, or None.
       positions: (B,) the row of `clean_positives` that belongs to each anchor.
       temperature: τ.

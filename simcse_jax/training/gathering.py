@@ -75,12 +75,12 @@ class Gathering(NamedTuple):
         ids = jnp.asarray(batch["input_ids"])
         first = jnp.full(self.padding + 1, self.padding, ids.dtype)
         numbers = jnp.concatenate([first, ids.reshape(-1)])
-        views = {name: self.read(name, part, numbers) for name, part in parts.items()}
+        params = {name: self.read(name, part, numbers) for name, part in parts.items()}
         if not self.tables:
-            return views, batch
+            return params, batch
         places = jnp.arange(len(first), len(numbers), dtype=ids.dtype).reshape(ids.shape)
         places = jax.lax.pcast(places, row_axes(self.mesh), to="varying")
-        return views, {**batch, "input_ids": jnp.where(ids == self.padding, ids, places)}
+        return params, {**batch, "input_ids": jnp.where(ids == self.padding, ids, places)}
 
     def read(self, name: str, part: jax.Array, numbers: Int[Array, " N"]) -> Any:
         """The parameter `name`, whole or (`late`) as a `Part`; or its rows with these numbers."""

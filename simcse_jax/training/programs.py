@@ -63,10 +63,13 @@ class Updates:
     @property
     def memory(self) -> int:
         """The bytes that the largest compiled program takes on a device."""
-        sizes: list[Any] = [program.memory_analysis() for program in self._compiled.values()]
+        analyses: list[Any] = [program.memory_analysis() for program in self._compiled.values()]
         return max(
-            size.argument_size_in_bytes + size.output_size_in_bytes - size.alias_size_in_bytes + size.temp_size_in_bytes
-            for size in sizes
+            analysis.argument_size_in_bytes
+            + analysis.output_size_in_bytes
+            - analysis.alias_size_in_bytes
+            + analysis.temp_size_in_bytes
+            for analysis in analyses
         )
 
     def at_peak(self, step: int) -> float:
