@@ -29,7 +29,7 @@ def module_name(command: str) -> str:
 
 
 def invocation(command: str) -> str:
-    """How to start a command, in the way that this one was: `simcse-jax train`, or `python -m simcse_jax train`."""
+    """The words that start a command, as this one was started: `simcse-jax train`, or `python -m simcse_jax train`."""
     program, _, _ = sys.argv[0].rpartition(" ")  # simcse_jax.__main__ writes "simcse-jax encode"
     if program in PROGRAMS:
         return f"{program} {command}"

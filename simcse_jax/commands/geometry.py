@@ -87,7 +87,7 @@ class Encoding:
 
 
 class GeometryData(NamedTuple):
-    """What models are measured on."""
+    """The data that models are measured on."""
 
     name: str
     pairs: "Pairs"
@@ -386,7 +386,7 @@ def read_data(
 
 
 def score_title(data: GeometryData) -> str:
-    """What the colours are, with the number of tasks that are averaged where some are missing."""
+    """The meaning of the colours, with the number of averaged tasks if some are missing."""
     if not data.tasks:
         return f"Spearman × 100 on {data.name}"
     missing = [task for task in TASKS if task not in data.tasks]
@@ -481,6 +481,6 @@ def write(
 
 
 def line(label: str, measured: "Geometry") -> str:
-    """What is printed of a model."""
+    """The line that is printed about a model."""
     numbers = f"alignment {measured.alignment:.4f}, uniformity {measured.uniformity:.4f}"
     return f"{label}: {numbers}, Spearman × 100 {measured.spearman:.2f}"

@@ -139,7 +139,7 @@ def make_service(
     limits: "Limits",
     metrics: "Metrics",
 ) -> "Service":
-    """What answers the requests: an encoder for each of the model's prompts, the index, and the cross-encoder.
+    """The service that answers requests: an encoder for each of the model's prompts, an index, and a cross-encoder.
 
     Raises:
       UserError: when the index has scores that `normalize` would change.

@@ -253,7 +253,7 @@ def completion(shell: str, commands: Mapping[str, str]) -> str:
 
 
 def parse(command: str, argv: Sequence[str]) -> tuple[Callable[..., None], inspect.BoundArguments]:
-    """What to call for a command line, which may be the help, and its arguments.
+    """The function to call for a command line, which may be the help, and its arguments.
 
     Raises:
       UserError: for options that are wrong.
@@ -291,7 +291,7 @@ def _check_texts(made: App, argv: Sequence[str]) -> None:
 
 
 def make_main(command: str) -> Callable[[], None]:
-    """What runs a command as `sys.argv` says: its module's `main`, or its verb."""
+    """A function that runs a command on `sys.argv`: its module's `main`, or its verb."""
     if main := getattr(importlib.import_module(module_name(command)), "main", None):
         return main
 

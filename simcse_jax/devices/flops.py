@@ -80,7 +80,7 @@ def product_flops(jaxpr: Any, passes: Passes = TPU_PASSES, platform: str = "") -
 
 
 def _chosen_branch(branches: list[Counter[float]], platforms: Any, platform: str) -> Counter[float]:
-    """Of the branches of a conditional, that of the platform if it decides, otherwise the most expensive one."""
+    """The branch of a conditional for the platform, if the platform decides; otherwise the most expensive one."""
     if platforms and platform:
         return next(
             branch for branch, names in zip(branches, platforms, strict=True) if names is None or platform in names

@@ -46,7 +46,7 @@ def row_axes(mesh: Mesh) -> str | tuple[str, ...]:
 
 
 def replicated_sharding(mesh: Mesh) -> NamedSharding:
-    """The same array on every device."""
+    """The sharding of arrays that every device has whole."""
     return NamedSharding(mesh, P())
 
 
@@ -112,7 +112,7 @@ def replicate(tree: Any, sharding: NamedSharding) -> Any:
 ByRows = Callable[[Callable[..., jax.Array], NamedSharding | None], jax.stages.Wrapped]  # as `compile_by_rows`
 
 
-class Way(NamedTuple):
+class SumOrder(NamedTuple):
     """The sides of a torus, whose chips are counted row by row, and the order in which a sum goes along its axes."""
 
     sides: tuple[int, ...]
@@ -147,15 +147,15 @@ def torus_sides(devices: Sequence[jax.Device]) -> tuple[int, ...]:
     return lengths or (len(devices),)
 
 
-def choose_ways(sizes: Mapping[str, int], mesh: Mesh) -> dict[str, Way]:
+def choose_ways(sizes: Mapping[str, int], mesh: Mesh) -> dict[str, SumOrder]:
     """A way for each array, by name, so that the links along all axes have about the same to send.
 
     Small arrays go to all chips at once, which XLA does for many of them together.
     """
     lengths = (mesh.shape[AXIS],) if COPIES in mesh.axis_names else torus_sides(list(mesh.devices.flat))
     starts = range(len(lengths))
-    choices = [Way(lengths, tuple((start + step) % len(lengths) for step in starts)) for start in starts]
-    chosen = dict.fromkeys(sizes, Way((mesh.shape[AXIS],), (0,)))
+    choices = [SumOrder(lengths, tuple((start + step) % len(lengths) for step in starts)) for start in starts]
+    chosen = dict.fromkeys(sizes, SumOrder((mesh.shape[AXIS],), (0,)))
     sent = [0.0] * len(lengths)
     for name in sorted((name for name in sizes if sizes[name] >= SMALL), key=lambda name: (-sizes[name], name)):
         loads = [[load + sizes[name] * way.share(axis) for axis, load in enumerate(sent)] for way in choices]

@@ -19,7 +19,7 @@ from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 from jaxtyping import Array, Float, Int
 
-from simcse_jax.devices.mesh import AXIS, Way, replicated_sharding
+from simcse_jax.devices.mesh import AXIS, SumOrder, replicated_sharding
 
 
 def spec(shape: Sequence[int], devices: int) -> P:
@@ -80,17 +80,19 @@ def spread(part: Float[Array, "..."], split: P, mesh: Mesh) -> Float[Array, "...
     return jax.lax.pcast(part, unsplit, to="varying") if unsplit else part
 
 
-def gather(part: Float[Array, "..."], split: P, dtype: jnp.dtype, way: Way) -> Float[Array, "..."]:
+def gather(part: Float[Array, "..."], split: P, dtype: jnp.dtype, way: SumOrder) -> Float[Array, "..."]:
     """Within `shard_map`: the whole array of `spread` parts, rounded to `dtype` on its way; see `gather_rounded`."""
     return gather_rounded(rounded(part, dtype), part, split, way) if AXIS in split else part
 
 
 def rounded(part: Float[Array, "..."], dtype: jnp.dtype) -> Float[Array, "..."]:
-    """What is sent of a part, without gradient."""
+    """A part in the type in which it is sent, without gradient."""
     return jax.lax.stop_gradient(part.astype(dtype))
 
 
-def gather_rounded(sent: Float[Array, "..."], part: Float[Array, "..."], split: P, way: Way) -> Float[Array, "..."]:
+def gather_rounded(
+    sent: Float[Array, "..."], part: Float[Array, "..."], split: P, way: SumOrder
+) -> Float[Array, "..."]:
     """Within `shard_map`: the whole array of what the devices send of their `spread` parts (`rounded`).
 
     Its gradient is the part's, summed in float32, where JAX's own rule would sum it in the type that is sent. Of the
@@ -100,7 +102,9 @@ def gather_rounded(sent: Float[Array, "..."], part: Float[Array, "..."], split: 
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1))
-def _gather(axis: int | None, way: Way, array: Float[Array, "..."], part: Float[Array, "..."]) -> Float[Array, "..."]:
+def _gather(
+    axis: int | None, way: SumOrder, array: Float[Array, "..."], part: Float[Array, "..."]
+) -> Float[Array, "..."]:
     if axis is None:
         return array.astype(part.dtype)
     if len(way.order) == 1:  # with an axis that is merged afterwards, XLA for CPUs fuses, and rounds, otherwise
@@ -113,16 +117,18 @@ def _gather(axis: int | None, way: Way, array: Float[Array, "..."], part: Float[
 
 
 def _forward(
-    axis: int | None, way: Way, array: Float[Array, "..."], part: Float[Array, "..."]
+    axis: int | None, way: SumOrder, array: Float[Array, "..."], part: Float[Array, "..."]
 ) -> tuple[Float[Array, "..."], None]:
     return _gather(axis, way, array, part), None
 
 
-def _backward(axis: int | None, way: Way, _: None, gradient: Float[Array, "..."]) -> tuple[None, Float[Array, "..."]]:
+def _backward(
+    axis: int | None, way: SumOrder, _: None, gradient: Float[Array, "..."]
+) -> tuple[None, Float[Array, "..."]]:
     return None, gradient if axis is None else _sum_part(gradient, axis, way)
 
 
-def _sum_part(gradient: Float[Array, "..."], axis: int, way: Way) -> Float[Array, "..."]:
+def _sum_part(gradient: Float[Array, "..."], axis: int, way: SumOrder) -> Float[Array, "..."]:
     """This device's part of the sum over the devices.
 
     The parts come first, those of the first side before those of the next: along another axis, XLA for TPUs sums the

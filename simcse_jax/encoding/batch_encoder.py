@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from simcse_jax.devices.backend import check_fork
-from simcse_jax.encoding.batching import FEW, LENGTHS, Batch, Batching, Sentence, Shape, fitting, padded_shape
+from simcse_jax.encoding.batching import FEW, LENGTHS, Batching, Sentence, SentenceBatch, Shape, fitting, padded_shape
 from simcse_jax.encoding.embedder import Embedder, to_unit
 from simcse_jax.huggingface.tokenizer import Text
 from simcse_jax.models.attention import is_long
@@ -76,7 +76,7 @@ class BatchEncoder:
 
     def encode(self, sentences: Sequence[Sentence], shape: Shape) -> np.ndarray:
         """(B, D) float32 embeddings of B sentences."""
-        ids, mask = self._batching.place(Batch(list(sentences), shape))
+        ids, mask = self._batching.place(SentenceBatch(list(sentences), shape))
         embeddings = np.asarray(self._functions[shape](self._params, ids, mask))[: len(sentences)]
         return to_unit(embeddings) if self._embedder.normalize else embeddings
 

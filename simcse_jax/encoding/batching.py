@@ -87,7 +87,7 @@ def fitting(lengths: Sequence[int], sentence: Sentence) -> int:
     return lengths[bisect.bisect_left(lengths, len(sentence.ids))]
 
 
-class Batch(NamedTuple):
+class SentenceBatch(NamedTuple):
     """Sentences that are encoded together."""
 
     sentences: list[Sentence]
@@ -152,7 +152,7 @@ class Batching:
         """Rounds up to a multiple of the number of devices."""
         return -(-number // self.devices) * self.devices
 
-    def place(self, batch: Batch) -> tuple[np.ndarray | jax.Array, np.ndarray | jax.Array]:
+    def place(self, batch: SentenceBatch) -> tuple[np.ndarray | jax.Array, np.ndarray | jax.Array]:
         """A batch's token ids and mask, (B, T), filled up so that few shapes occur.
 
         With its first sentence, or, where padding is not computed, with rows that have no tokens.
@@ -188,7 +188,7 @@ def compute(
     waiting: collections.deque[tuple[np.ndarray, np.ndarray, Future[jax.Array]]] = collections.deque()
     compiling: dict[Shape, threading.Lock] = collections.defaultdict(threading.Lock)
 
-    def run(batch: Batch, lock: threading.Lock) -> jax.Array:
+    def run(batch: SentenceBatch, lock: threading.Lock) -> jax.Array:
         ids, mask = batching.place(batch)
         program = unpadded(batch.shape.tokens) if unpadded and not batch.shape.is_padded else function
         with lock:  # two threads would otherwise compile the same shape
@@ -230,7 +230,7 @@ def padded_lengths(count: int, batching: Batching) -> list[int]:
     return [*(length for length in lengths if length < batching.max_length), batching.max_length]
 
 
-def make_batches(sentences: Sequence[Text], batching: Batching) -> Iterator[Batch]:
+def make_batches(sentences: Sequence[Text], batching: Batching) -> Iterator[SentenceBatch]:
     """Batches of similar length, the longest first, padded.
 
     Sentences that do not fill a batch wait for others of their length. At the end they share batches with shorter ones.
@@ -238,7 +238,7 @@ def make_batches(sentences: Sequence[Text], batching: Batching) -> Iterator[Batc
     return _padded(_tokenized(sentences, batching), padded_lengths(len(sentences), batching), batching)
 
 
-def _padded(parts: Iterable[list[Sentence]], lengths: Sequence[int], batching: Batching) -> Iterator[Batch]:
+def _padded(parts: Iterable[list[Sentence]], lengths: Sequence[int], batching: Batching) -> Iterator[SentenceBatch]:
     count = 0
 
     by_length: dict[int, list[Sentence]] = {length: [] for length in lengths}
@@ -249,7 +249,7 @@ def _padded(parts: Iterable[list[Sentence]], lengths: Sequence[int], batching: B
         for length in reversed(lengths):
             size, waiting = batching.size(length), by_length[length]
             while len(waiting) >= size:
-                yield Batch(waiting[:size], padded_shape(size, length))
+                yield SentenceBatch(waiting[:size], padded_shape(size, length))
                 del waiting[:size]
     rest = [sentence for waiting in by_length.values() for sentence in waiting]
     rest.sort(key=lambda sentence: -len(sentence.ids))
@@ -259,24 +259,24 @@ def _padded(parts: Iterable[list[Sentence]], lengths: Sequence[int], batching: B
         size = batching.size(length)
         if len(rest) <= few < size:
             size = few
-        yield Batch(rest[:size], padded_shape(size, length))
+        yield SentenceBatch(rest[:size], padded_shape(size, length))
         del rest[:size]
 
 
-def cheapest_batches(sentences: Sequence[Text], batching: Batching) -> list[Batch]:
+def cheapest_batches(sentences: Sequence[Text], batching: Batching) -> list[SentenceBatch]:
     """Batches of few sentences, padded or packed, whichever cost least together with the programs that they need."""
     tokenized = [sentence for part in _tokenized(sentences, batching) for sentence in part]
     tokenized.sort(key=lambda sentence: -len(sentence.ids))
     plans = [list(_padded([tokenized], padded_lengths(len(tokenized), batching), batching))]
     plans += [_packed(tokenized, lengths, batching) for lengths in PACKED_LENGTHS]
 
-    def cost(batches: list[Batch]) -> int:
+    def cost(batches: list[SentenceBatch]) -> int:
         return sum(batch.shape.tokens for batch in batches) + PROGRAM * len({batch.shape for batch in batches})
 
     return min(plans, key=cost)
 
 
-def _packed(sentences: list[Sentence], lengths: Sequence[int], batching: Batching) -> list[Batch]:
+def _packed(sentences: list[Sentence], lengths: Sequence[int], batching: Batching) -> list[SentenceBatch]:
     """Batches without padding, the longest sentences first; short ones fill the room that these leave."""
     most = batching.max_length
     lengths = [*(length for length in (*lengths, ROOM) if length < most), most]
@@ -288,7 +288,7 @@ def _packed(sentences: list[Sentence], lengths: Sequence[int], batching: Batchin
         else:
             shape = batching.shape_without_padding(length, ROOM)
         taken = shape.take([len(sentence.ids) for sentence in rest])
-        batches.append(Batch([rest[place] for place in taken], shape))
+        batches.append(SentenceBatch([rest[place] for place in taken], shape))
         gone = {*taken}
         rest = [sentence for place, sentence in enumerate(rest) if place not in gone]
     return batches

@@ -67,7 +67,7 @@ class Embedded:
         return gathered[0], gathered[1:] if several in self.views else None
 
     def present_in(self, *names: str) -> Bool[Array, "K B"] | None:
-        """Which sentences of these views the local rows have; None: all of them."""
+        """Whether the local rows have the sentences of these views; None: they have all."""
         return None if self.present is None else self.stacked(*names, of=self.present)
 
     def candidates(self, *names: str, pair: tuple[str, str] = ("anchor", "positive")) -> Candidates | None:

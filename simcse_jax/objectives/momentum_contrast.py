@@ -141,7 +141,7 @@ def _is_copied(name: str) -> bool:
 
 
 def _follow(slow_params: Mapping[str, Array], params: Mapping[str, AnyArray], momentum: Any) -> dict[str, Array]:
-    """γ · own + (1 − γ) · params."""
+    """γ · slow_params + (1 − γ) · params."""
     return {name: momentum * value + (1 - momentum) * params[name] for name, value in slow_params.items()}
 
 

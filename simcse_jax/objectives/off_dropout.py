@@ -46,7 +46,7 @@ def off_dropout(
     Args:
       anchors, positives: (B, D) z¹ and z² of the positive pairs, the local rows.
       clean_anchors: (B, D) z of the negative pairs, the local rows.
-      clean_positives: (N, D) z⁺ of the global batch; row own[i] is in no negative pair of anchor i.
+      clean_positives: (N, D) z⁺ of the global batch; row positions[i] is in no negative pair of anchor i.
       clean_hard_negatives: (N, D) z⁻ of the global batch, (H, N, D) for H kinds of them, or None.
       positions: (B,) the row of `clean_positives` that belongs to each anchor.
       temperature: τ.
@@ -82,7 +82,7 @@ class OffDropout(declarations.OffDropout):
     """SimCSE++'s contrast: pairs with dropout, and negative pairs with masks of their own, or none."""
 
     def views(self, plan: Plan) -> Views:
-        """Those of the pair, and `clean_anchor`, `clean_positive` and `clean_hard_negatives`."""
+        """The views of the pair, and `clean_anchor`, `clean_positive` and `clean_hard_negatives`."""
         return plan.pair() | {f"clean_{name}": view for name, view in plan.separate().items()}
 
     def loss(self, embedded: Embedded, **fields: Any) -> Float[Array, ""]:

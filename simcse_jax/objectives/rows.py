@@ -21,7 +21,7 @@ from simcse_jax.objectives.views import CHANGE, DENOISING, MASKING, NOISE, Draw,
 # `Corpus`; teacher: (B, C, E)
 Batch = dict[str, AnyArray]
 Kept = dict[str, dict[str, Array]]  # what objectives keep from step to step, by their names (`Objective.state`)
-Settings = dict[str, Any]  # a pytree of scalars: changing one recompiles nothing
+StepSettings = dict[str, Any]  # a pytree of scalars: changing one recompiles nothing
 
 
 def dropout_keys(
@@ -48,7 +48,7 @@ class Rows:
 
     batch: Batch
     step: Int[AnyArray, ""]
-    settings: Settings
+    settings: StepSettings
     column_tokens: tuple[int, ...] = ()  # see `recipe.Recipe.most_tokens`
     drops_attention: bool = True  # see `recipe.Recipe`
     masking: Masking | None = None  # what must be known of the tokenizer; None: nothing is masked

@@ -92,7 +92,7 @@ class View(NamedTuple):
 
     @property
     def draws(self) -> list[Draw]:
-        """Those of the embeddings that are averaged."""
+        """The draws of the embeddings that are averaged."""
         columns = [(SPREAD * place, column) for place, column in enumerate(self.columns)]
         return [
             Draw(column, first + mask, first + self.changed) for first, column in columns for mask in self.masks or (0,)
@@ -135,7 +135,7 @@ class Plan(NamedTuple):
         return self._named(self.positive, self)
 
     def separate(self) -> dict[str, View | tuple[View, ...]]:
-        """The same three for negative pairs that are encoded separately.
+        """The same three views for negative pairs that are encoded separately.
 
         They have neither changes nor a rate of their own: they are encoded separately to be without such noise.
         """

@@ -86,11 +86,8 @@ def model_card(
     result = result if step is None else None
     size = truncated_size(model)
     scored = (result or {}).get("truncated", {}).get(str(size)) if size else result
-    user_fields = (
-        user_fields
-        if "license" in user_fields
-        else {**read_license(run["config"]["model"]["init_from"]), **user_fields}
-    )
+    if "license" not in user_fields:
+        user_fields = {**read_license(run["config"]["model"]["init_from"]), **user_fields}
     whose = f"The scores are those of all {model.config.sentence_size} numbers; this model gives the first {size}, "
     whose += "whose scores stand below them." if task_scores(scored) else "which were not scored."
     changed = changed_fields(run).items()
@@ -345,7 +342,7 @@ def _is_file(evaluation: Mapping[str, Any]) -> bool:
 
 
 def choice(run: Mapping[str, Any]) -> str:
-    """Which data chose the checkpoint, if any did."""
+    """A sentence about the data that chose the checkpoint, if any did."""
     evaluation = run["config"]["eval"]
     name = evaluation["development"]
     if run["config"]["data"]["held_out"]:
@@ -422,19 +419,14 @@ def retrieval(run: Mapping[str, Any], result: Mapping[str, Any] | None) -> str:
 
 def similarity(run: Mapping[str, Any], result: Mapping[str, Any] | None) -> str:
     """The table of similarity and its protocol; empty if there are no such scores."""
-    scores_of_tasks = task_scores(result)
-    if not scores_of_tasks:
+    by_task = task_scores(result)
+    if not by_task:
         return ""
     config = run["config"]
-    test = all(is_test(run, task) for task in scores_of_tasks)
-    rows = [
-        (TITLES.get(task, task), f"{values['spearman']:.2f}", values["pairs"])
-        for task, values in scores_of_tasks.items()
-    ]
-    if len(scores_of_tasks) == len(TASKS):
-        rows.append(
-            ("mean", f"{sum(values['spearman'] for values in scores_of_tasks.values()) / len(scores_of_tasks):.2f}", "")
-        )
+    test = all(is_test(run, task) for task in by_task)
+    rows = [(TITLES.get(task, task), f"{values['spearman']:.2f}", values["pairs"]) for task, values in by_task.items()]
+    if len(by_task) == len(TASKS):
+        rows.append(("mean", f"{sum(values['spearman'] for values in by_task.values()) / len(by_task):.2f}", ""))
     protocol = (
         "Spearman's rank correlation × 100 between cosine similarity and the human ratings, over all pairs of a task "
         'together ("all" of SimCSE, Appendix B), nothing trained on top. '

@@ -109,7 +109,7 @@ def model_spec(config: Mapping[str, Any]) -> ModelSpec:
 
 
 class TrainState(NamedTuple):
-    """What an update changes. `step` counts the updates."""
+    """The state that an update changes. `step` counts the updates."""
 
     step: Int[AnyArray, ""]
     params: Params

@@ -226,10 +226,8 @@ def model_settings(keep: bool, model: Pretrained, prompts: Mapping[str, str]) ->
     if not keep:
         return {"prompts": dict(prompts)} if prompts else {}
     stated = {"normalize": model.normalize} | model.settings._asdict()
-    kept, prompts_of_model = (
-        {name: value for name, value in stated.items() if name in KEPT_FIELDS},
-        model.settings.prompts,
-    )
+    kept = {name: value for name, value in stated.items() if name in KEPT_FIELDS}
+    prompts_of_model = model.settings.prompts
     usual = prompts_of_model.get(model.settings.default_prompt_name or "")
     trained = {} if {*prompts.values()} == {usual} else prompts  # all texts have the one that `encode` puts before them
     return {"prompts": {**prompts_of_model, **trained}, KEPT: kept}

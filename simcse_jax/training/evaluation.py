@@ -92,7 +92,7 @@ class Evaluation(NamedTuple):
         return sha256(np.frombuffer("\n".join(sentences).encode(), np.uint8))
 
     def with_prompts(self, prompts: Mapping[str, str]) -> "Evaluation":
-        """The same, with retrieval by a model that is trained with prompts of queries and documents."""
+        """This evaluation for a model that is trained with prompts of queries and documents."""
 
         def add_prompts(of: retrieval.Retrieval) -> retrieval.Retrieval:
             return dataclasses.replace(of, prompts=prompts)

@@ -16,7 +16,7 @@ from jax.sharding import PartitionSpec as P
 from jaxtyping import Array, Float, Int
 
 from simcse_jax.devices import mesh as meshes
-from simcse_jax.devices.mesh import AXIS, Way, choose_ways, replicated_sharding, row_axes
+from simcse_jax.devices.mesh import AXIS, SumOrder, choose_ways, replicated_sharding, row_axes
 from simcse_jax.devices.parts import (
     gather,
     gather_rounded,
@@ -41,7 +41,7 @@ class Placement(NamedTuple):
 
     split: P
     devices: int  # the number of parts
-    way: Way
+    way: SumOrder
 
     def gather(self, sent: jax.Array, part: jax.Array) -> jax.Array:
         """The whole array, from what each device sends of its part."""
@@ -61,7 +61,7 @@ class Gathering(NamedTuple):
     mesh: Mesh
     split: dict[str, P]  # how each parameter is split
     sent: dict[str, jnp.dtype]  # the type in which it is gathered
-    way: dict[str, Way]
+    way: dict[str, SumOrder]
     tables: tuple[str, ...]  # each device gathers only the rows of its tokens
     late: frozenset[str]  # gathered where they are read
     padding: int  # the id of padding, if the encoder asks whether a token is that; otherwise -1
@@ -75,12 +75,12 @@ class Gathering(NamedTuple):
         ids = jnp.asarray(batch["input_ids"])
         first = jnp.full(self.padding + 1, self.padding, ids.dtype)
         numbers = jnp.concatenate([first, ids.reshape(-1)])
-        views = {name: self.read(name, part, numbers) for name, part in parts.items()}
+        params = {name: self.read(name, part, numbers) for name, part in parts.items()}
         if not self.tables:
-            return views, batch
+            return params, batch
         places = jnp.arange(len(first), len(numbers), dtype=ids.dtype).reshape(ids.shape)
         places = jax.lax.pcast(places, row_axes(self.mesh), to="varying")
-        return views, {**batch, "input_ids": jnp.where(ids == self.padding, ids, places)}
+        return params, {**batch, "input_ids": jnp.where(ids == self.padding, ids, places)}
 
     def read(self, name: str, part: jax.Array, numbers: Int[Array, " N"]) -> Any:
         """The parameter `name`, whole or (`late`) as a `Part`; or its rows with these numbers."""

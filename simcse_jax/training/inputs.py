@@ -131,7 +131,7 @@ def keeps_modules(spec: ModelSpec, model: Pretrained) -> bool:
 
 
 def dropped_parts(keep_settings: bool, model: Pretrained) -> list[str]:
-    """What the model's folder asks for, and the trained model will not have."""
+    """The parts of the model's folder that the trained model will not have."""
     if not keep_settings:
         return model.besides
     return dataclasses.replace(model, settings=DEFAULTS, normalize=False).besides
@@ -171,7 +171,7 @@ def check_poolers(spec: ModelSpec, model: Pretrained, shuffled: Sequence[str]) -
 
 
 def read_masking(model: Pretrained) -> Masking:
-    """What masking must know of the model's tokenizer.
+    """The properties of the model's tokenizer that masking needs.
 
     Raises:
       UserError: for a model that guesses no words.

@@ -14,7 +14,7 @@ from simcse_jax.models.parameters import Params
 from simcse_jax.models.sentence_encoder import Graph
 from simcse_jax.objectives.chunks import in_chunks
 from simcse_jax.objectives.objective import StatefulObjective
-from simcse_jax.objectives.rows import Batch, Kept, Settings, encode_views
+from simcse_jax.objectives.rows import Batch, Kept, StepSettings, encode_views
 from simcse_jax.runs.state import TrainState
 from simcse_jax.training.loss import copy_for_products, make_rows, product_precision
 from simcse_jax.training.recipe import Recipe
@@ -32,7 +32,7 @@ def make_keeping(graph: Graph, recipe: Recipe, mesh: Mesh) -> Callable[..., Kept
     )
 
     def encode(
-        params: Params, kept: Kept, step: Array, batch: Batch, settings: Settings, frozen: Params | None
+        params: Params, kept: Kept, step: Array, batch: Batch, settings: StepSettings, frozen: Params | None
     ) -> Float[Array, "B V D"]:
         """The embeddings of this device's rows."""
         whole = partial.of_step(params, frozen)
@@ -48,7 +48,7 @@ def make_keeping(graph: Graph, recipe: Recipe, mesh: Mesh) -> Callable[..., Kept
         return in_chunks(embed_rows, recipe.chunk_size, batch)
 
     def encode_global(params: Params, kept: Kept, *inputs: Any) -> Float[Array, "N V D"]:
-        """The same for the global batch, from parameters that the devices keep in parts."""
+        """The embeddings of the global batch, from parameters that the devices keep in parts."""
         if mesh.size == 1:
             return encode(params, kept, *inputs)
 
@@ -60,7 +60,9 @@ def make_keeping(graph: Graph, recipe: Recipe, mesh: Mesh) -> Callable[..., Kept
         specs = (P(), P(), P(), rows, P(), P())
         return jax.shard_map(encode_local, mesh=mesh, in_specs=specs, out_specs=rows)(params, kept, *inputs)
 
-    def keep(state: TrainState, params: Params, batch: Batch, settings: Settings, frozen: Params | None = None) -> Kept:
+    def keep(
+        state: TrainState, params: Params, batch: Batch, settings: StepSettings, frozen: Params | None = None
+    ) -> Kept:
         with product_precision(recipe):
             rows = encode_global(state.params, state.kept, state.step, batch, settings, frozen) if views else None
         kept = {}

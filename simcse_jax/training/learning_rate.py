@@ -16,12 +16,12 @@ from simcse_jax.models.arrays import AnyArray
 
 RATIO = 32.0  # of the largest rate of `slanted_triangular` to its smallest, AllenNLP's default
 
-Settings = Mapping[str, Any]
+Numbers = Mapping[str, Any]
 Step = Int[AnyArray, ""]
 Share = Float[Array, ""]
 
 
-def learning_rate(schedule: str, step: Step, settings: Settings) -> Share:
+def learning_rate(schedule: str, step: Step, settings: Numbers) -> Share:
     """The learning rate of the update that follows `step` earlier ones.
 
     Args:
@@ -41,18 +41,18 @@ def warmup_steps(schedule: str, share: float, total: int) -> int:
     return (math.floor if schedule == "slanted_triangular" else math.ceil)(share * total)
 
 
-def _linear(step: Step, settings: Settings) -> Share:
+def _linear(step: Step, settings: Numbers) -> Share:
     """Falls to zero: (T − s) / (T − W) after the warm-up (transformers' get_linear_schedule_with_warmup)."""
     total, warmup = settings["total_steps"], settings["warmup"]
     return _rising(step, warmup, 1.0 - (step - warmup) / jnp.maximum(total - warmup, 1.0))
 
 
-def _constant(step: Step, settings: Settings) -> Share:
+def _constant(step: Step, settings: Numbers) -> Share:
     """1 after the warm-up (transformers' get_constant_schedule_with_warmup)."""
     return _rising(step, settings["warmup"], jnp.float32(1.0))
 
 
-def _steps(step: Step, settings: Settings) -> Share:
+def _steps(step: Step, settings: Numbers) -> Share:
     """The factor of the last milestone that is not above s, 1 before the first one (CT)."""
     first, factors = settings["milestones"].T
     passed = jnp.sum(first <= step)
@@ -60,7 +60,7 @@ def _steps(step: Step, settings: Settings) -> Share:
     return _rising(step, settings["warmup"], factor)
 
 
-def _slanted_triangular(step: Step, settings: Settings) -> Share:
+def _slanted_triangular(step: Step, settings: Numbers) -> Share:
     """(1 + p · 31) / 32, p rising to 1 over the first W steps, then falling to 0 (Howard and Ruder 2018, equation 3).
 
     As in AllenNLP, with which DeCLUTR was trained: its trainer counts updates from 1, so p = (s + 1) / W before the
@@ -76,7 +76,7 @@ def _rising(step: Step | Share, end: Share, share: Share) -> Share:
     return jnp.where(step < end, step / jnp.maximum(end, 1.0), share)
 
 
-SCHEDULES: dict[str, Callable[[Step, Settings], Share]] = {
+SCHEDULES: dict[str, Callable[[Step, Numbers], Share]] = {
     "linear": _linear,
     "constant": _constant,
     "steps": _steps,

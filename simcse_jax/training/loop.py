@@ -16,7 +16,7 @@ from simcse_jax.encoding.embedder import NotFinite
 from simcse_jax.errors import UserError
 from simcse_jax.host import progress
 from simcse_jax.host.progress import Progress
-from simcse_jax.objectives.rows import Batch, Settings
+from simcse_jax.objectives.rows import Batch, StepSettings
 from simcse_jax.runs.checkpoints import Checkpoints
 from simcse_jax.runs.metrics_file import Metrics
 from simcse_jax.runs.state import TrainState
@@ -41,7 +41,7 @@ class Training:
     patience: Patience  # its scores are the first process's
     batches: AnyBatches
     updates: Updates
-    settings: Settings
+    settings: StepSettings
     checkpoints: Checkpoints
     traced_update: Callable[..., Any] | None = None  # `updates` with a trace of some calls
     metrics: Metrics | None = None  # in the first process alone

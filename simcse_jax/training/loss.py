@@ -28,7 +28,7 @@ from simcse_jax.models.sentence_encoder import Graph, SentenceEncoder
 from simcse_jax.objectives.chunks import in_chunks
 from simcse_jax.objectives.embedded import Embedded, Psum
 from simcse_jax.objectives.objective import Objective, SecondPassObjective, Term, TokenObjective
-from simcse_jax.objectives.rows import Batch, Kept, Rows, Settings, Towers, dropout_keys, encode_views
+from simcse_jax.objectives.rows import Batch, Kept, Rows, StepSettings, Towers, dropout_keys, encode_views
 from simcse_jax.objectives.tokens import ENCODER, GENERATOR, Network, Tokens
 from simcse_jax.objectives.views import NOISE, Plan, View, flatten_views
 from simcse_jax.training.gathering import make_gathering, product_dtype
@@ -67,7 +67,7 @@ def make_loss(graph: Graph, recipe: Recipe, mesh: Mesh) -> Gradient:
         params: Params,
         step: Int[AnyArray, ""],
         batch: Batch,
-        settings: Settings,
+        settings: StepSettings,
         frozen: Params | None = None,
         kept: Kept | None = None,
     ) -> tuple[Loss, Params]:
@@ -75,7 +75,7 @@ def make_loss(graph: Graph, recipe: Recipe, mesh: Mesh) -> Gradient:
         trained, base = make_gathering(graph, params, frozen or {}, mesh, tokens, recipe.by_layer)
 
         def loss_of_parts(
-            parts: Params, step: Array, batch: Batch, settings: Settings, frozen: Params, kept: Kept | None
+            parts: Params, step: Array, batch: Batch, settings: StepSettings, frozen: Params, kept: Kept | None
         ) -> Loss:
             frozen, _ = base(frozen, batch)
             params, batch = trained(parts, batch)
@@ -98,7 +98,7 @@ def global_loss(
     params: Params,
     step: Int[AnyArray, ""],
     batch: Batch,
-    settings: Settings,
+    settings: StepSettings,
     frozen: Params,
     kept: Kept | None,
 ) -> Loss:
@@ -201,7 +201,7 @@ def drop_shift_gradient(graph: Graph, params: Params) -> Params:
     return params | {name: jax.lax.stop_gradient(params[name]) for name in names}
 
 
-def make_rows(recipe: Recipe, params: Params, step: Int[AnyArray, ""], settings: Settings, batch: Batch) -> Rows:
+def make_rows(recipe: Recipe, params: Params, step: Int[AnyArray, ""], settings: StepSettings, batch: Batch) -> Rows:
     """The rows of a batch with what is drawn for them."""
     words = len(params[parameters.WORD_EMBEDDING]) if recipe.masking else 0
     return Rows(batch, step, settings, recipe.most_tokens, recipe.drops_attention, recipe.masking, words)
@@ -359,7 +359,7 @@ def total(
 
 
 def measure_terms(terms: Sequence[tuple[Term, Embedded]]) -> dict[str, Float[Array, ""]]:
-    """What the objectives measure of a batch, as OBJECTIVE/NAME."""
+    """The measures of a batch by the objectives, as OBJECTIVE/NAME."""
     return {
         f"{term.name}/{name}": value
         for term, embedded in terms

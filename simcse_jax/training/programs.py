@@ -9,10 +9,10 @@ from simcse_jax.data.corpora import AnyBatches, Programs
 from simcse_jax.devices import processes
 from simcse_jax.devices.flops import peak, product_flops
 from simcse_jax.models.platforms import tracing_for
-from simcse_jax.objectives.rows import Batch, Settings
+from simcse_jax.objectives.rows import Batch, StepSettings
 from simcse_jax.runs.state import TrainState
 from simcse_jax.training.setup import Setup
-from simcse_jax.training.step import Metrics, make_step
+from simcse_jax.training.step import StepMetrics, make_step
 
 
 class Updates:
@@ -36,7 +36,7 @@ class Updates:
         self._compiled: dict[int, jax.stages.Compiled] = {}
         self._at_peak: dict[int, float] = {}
 
-    def compile(self, step: int, state: TrainState, batch: Batch, settings: Settings) -> float:
+    def compile(self, step: int, state: TrainState, batch: Batch, settings: StepSettings) -> float:
         """Compiles the program that this step needs, if it is not compiled yet; returns the seconds that this took."""
         size = self._sizes.of(step)
         if size in self._compiled:
@@ -63,17 +63,22 @@ class Updates:
     @property
     def memory(self) -> int:
         """The bytes that the largest compiled program takes on a device."""
-        sizes: list[Any] = [program.memory_analysis() for program in self._compiled.values()]
+        analyses: list[Any] = [program.memory_analysis() for program in self._compiled.values()]
         return max(
-            size.argument_size_in_bytes + size.output_size_in_bytes - size.alias_size_in_bytes + size.temp_size_in_bytes
-            for size in sizes
+            analysis.argument_size_in_bytes
+            + analysis.output_size_in_bytes
+            - analysis.alias_size_in_bytes
+            + analysis.temp_size_in_bytes
+            for analysis in analyses
         )
 
     def at_peak(self, step: int) -> float:
         """The seconds of a compiled step's matrix products at the device's peak; 0.0 where that is not known."""
         return self._at_peak[self._sizes.of(step)]
 
-    def __call__(self, step: int, state: TrainState, batch: Batch, settings: Settings) -> tuple[TrainState, Metrics]:
+    def __call__(
+        self, step: int, state: TrainState, batch: Batch, settings: StepSettings
+    ) -> tuple[TrainState, StepMetrics]:
         """Does update `step`, counted from 0, whose program is compiled."""
         return self._compiled[self._sizes.of(step)](state, batch, settings, self._setup.frozen)
 

@@ -59,12 +59,12 @@ def read_corpus(data: DataSpec, model: Pretrained, tokenizer: Tokenizer, example
         raise UserError(f"config.{field}={most}: {model.name} takes at most {model.config.max_length} tokens")
     _check_template(data, model, tokenizer)
     if prepared := open_prepared(data, model, tokenizer):
-        check_roles(data, [name for name, folder in prepared.items() if folder.num_columns == 1], len(prepared))
+        check_roles(data, [name for name, source in prepared.items() if source.num_columns == 1], len(prepared))
         opened = []
-        for name, folder in prepared.items():
-            pairing = choose_pairing(data, folder.num_columns)
-            check_enough(data.batch_size, name, folder.num_rows, pairing)
-            opened.append(dataclasses.replace(folder, pairing=pairing))
+        for name, source in prepared.items():
+            pairing = choose_pairing(data, source.num_columns)
+            check_enough(data.batch_size, name, source.num_rows, pairing)
+            opened.append(dataclasses.replace(source, pairing=pairing))
         corpus: AnyCorpus = opened[0] if len(opened) == 1 else make_one_source(data, list(prepared), opened)
     else:
         corpus = _tokenize(data, model, tokenizer, examples)

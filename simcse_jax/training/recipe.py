@@ -106,7 +106,7 @@ class Recipe(NamedTuple):
             if isinstance(view, View):
                 by_name[name] = of(view)
             elif view:
-                by_name[name] = jnp.stack([of(column) for column in view])
+                by_name[name] = jnp.stack([of(member) for member in view])
         return by_name
 
     def towers(self, encoders: Mapping[int | str, SentenceEncoder]) -> Towers:

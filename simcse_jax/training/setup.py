@@ -44,7 +44,7 @@ from simcse_jax.models.parameters import Arrays, Params, with_encoder
 from simcse_jax.models.sentence_encoder import Graph, build
 from simcse_jax.objectives.objective import Columns, Term
 from simcse_jax.objectives.registry import find_pairing, find_temperature, load_loss, needing, trained_objectives
-from simcse_jax.objectives.rows import Batch, Settings
+from simcse_jax.objectives.rows import Batch, StepSettings
 from simcse_jax.objectives.views import Plan
 from simcse_jax.runs.state import (
     ModelSpec,
@@ -91,7 +91,7 @@ class Setup:
     measuring: list[Evaluator[EmbedWithLayers]]  # look at the model every `analysis.every` steps
     scoring: list[Evaluator[Encode]]  # every `eval.every`; the first number chooses the best checkpoint
     encoder: EncoderConfig  # with the part of it that trains
-    numbers: Settings  # of the step
+    numbers: StepSettings  # of the step
     batch_size: int
     unpad: bool  # leave padding out
     scores_both: bool  # of two encoders, during training
@@ -109,7 +109,7 @@ class Setup:
 
     @property
     def replicated(self) -> NamedSharding:
-        """The same array on every device."""
+        """The sharding of arrays that every device has whole."""
         return replicated_sharding(self.mesh)
 
     @functools.cached_property
@@ -122,7 +122,7 @@ class Setup:
         """The encoders that are scored during training."""
         return range(2 if self.scores_both else 1)
 
-    def settings(self) -> Settings:
+    def settings(self) -> StepSettings:
         """The numbers of the step, on the devices."""
         return replicate(self.numbers, self.replicated)
 
@@ -297,7 +297,7 @@ class AbstractStep(NamedTuple):
     columns: int  # of the data
     generator: EncoderConfig | None
     recipe: Recipe
-    numbers: Settings
+    numbers: StepSettings
     dtype: jnp.dtype
     parts: int  # of the state, see `config.parallel.parts`
 
@@ -326,7 +326,7 @@ def _make_measuring(embed: Embedder, sample: Sample, config: Section) -> LastLay
     return LastLayer(surveyed, sample, find_temperature(config.objective))
 
 
-def make_settings(config: Section, total_steps: int) -> Settings:
+def make_settings(config: Section, total_steps: int) -> StepSettings:
     """The scalars that a compiled step takes. Runs that differ only in these share one compilation.
 
     They are `fields.numbers_of_step()`, by the last part of their names, and `total_steps`. Those of objectives that
@@ -342,7 +342,7 @@ def make_settings(config: Section, total_steps: int) -> Settings:
         values["model.attention_dropout"] = None
     if not (model.lora.rank and model.lora.dropout):
         values["model.lora.dropout"] = None
-    settings: Settings = {
+    settings: StepSettings = {
         "total_steps": jnp.float32(total_steps),
         "objective": {name: {} for name in trained_objectives(config.objective)},
     }

@@ -13,7 +13,7 @@ from jaxtyping import Array, Float
 from simcse_jax.devices.parts import constrain, shardings
 from simcse_jax.models.parameters import Params
 from simcse_jax.models.sentence_encoder import Graph
-from simcse_jax.objectives.rows import Batch, Kept, Settings
+from simcse_jax.objectives.rows import Batch, Kept, StepSettings
 from simcse_jax.runs.state import TrainState
 from simcse_jax.training.keeping import make_keeping
 from simcse_jax.training.learning_rate import learning_rate
@@ -23,8 +23,8 @@ from simcse_jax.training.recipe import Recipe
 
 METRICS = ("loss", "learning_rate", "gradient_norm")
 
-Metrics = dict[str, Float[Array, ""]]  # by the names above, and OBJECTIVE/NAME of what objectives measure
-Update = Callable[..., tuple[TrainState, Metrics]]  # (state, batch, settings, frozen=None)
+StepMetrics = dict[str, Float[Array, ""]]  # by the names above, and OBJECTIVE/NAME of what objectives measure
+Update = Callable[..., tuple[TrainState, StepMetrics]]  # (state, batch, settings, frozen=None)
 
 
 def init_state(
@@ -57,8 +57,8 @@ def make_update(graph: Graph, recipe: Recipe, mesh: Mesh) -> Update:
     norm = global_norm if mesh.size == 1 else optax.tree.norm
 
     def update(
-        state: TrainState, batch: Batch, settings: Settings, frozen: Params | None = None
-    ) -> tuple[TrainState, Metrics]:
+        state: TrainState, batch: Batch, settings: StepSettings, frozen: Params | None = None
+    ) -> tuple[TrainState, StepMetrics]:
         (loss, measures), gradient = loss_and_gradient(state.params, state.step, batch, settings, frozen, state.kept)
         chosen = optimizer(state.step, settings, recipe.optimization, norm)
         updates, opt_state = chosen.update(gradient, state.optimizer, state.params)
@@ -85,8 +85,8 @@ def make_step(graph: Graph, recipe: Recipe, mesh: Mesh) -> jax.stages.Wrapped:
     compute = make_update(graph, recipe, mesh)
 
     def update(
-        state: TrainState, batch: Batch, settings: Settings, frozen: Params | None = None
-    ) -> tuple[TrainState, Metrics]:
+        state: TrainState, batch: Batch, settings: StepSettings, frozen: Params | None = None
+    ) -> tuple[TrainState, StepMetrics]:
         return constrain(compute(state, batch, settings, frozen), mesh)
 
     return jax.jit(update, donate_argnums=0)

@@ -383,7 +383,7 @@ def _distinct(name: str, column: str) -> set[Any]:
 
 
 def classify_values(values: AbstractSet[Any], are_scores: bool, of_sentences: bool) -> str:
-    """What a column holds: "label" for NLI's labels, "score" for scores, 0 and 1 among them; "" for anything else.
+    """The kind of a column: "label" for NLI's labels, "score" for scores, 0 and 1 among them; otherwise "".
 
     Numbers that are all the same rank nothing, so they are no scores.
 
@@ -410,7 +410,7 @@ def _numbers(values: AbstractSet[Any]) -> set[float]:
 
 
 def _unknown(values: AbstractSet[Any], column: str) -> str:
-    """What to do about a column of labels or numbers that `classify_values` does not know."""
+    """The remedy for a column of labels or numbers that `classify_values` does not know."""
     few = sorted({*map(one_line, values)})
     holds = f"the column {column!r:.60} holds {', '.join(few[:3])}{' …' * (len(few) > 3)}"
     if all(map(is_number, few)):

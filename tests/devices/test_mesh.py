@@ -8,7 +8,7 @@ import pytest
 from simcse_jax.devices import mesh as module
 from simcse_jax.devices.mesh import (
     SMALL,
-    Way,
+    SumOrder,
     choose_ways,
     compile_by_rows,
     data_mesh,
@@ -84,26 +84,26 @@ def test_chips_of_a_torus_are_counted_row_by_row_and_the_groups_of_an_axis_are_r
     monkeypatch.setattr(module, "torus_sides", lambda devices: (2, 2))
     monkeypatch.setattr(module, "coordinates", lambda device: (order[device.id],))
     assert [device.id for device in data_mesh(jax.devices()[:4]).devices] == [1, 2, 0, 3]
-    way = Way((2, 3), (0, 1))
+    way = SumOrder((2, 3), (0, 1))
     assert way.groups(0) == [[0, 3], [1, 4], [2, 5]]
     assert way.groups(1) == [[0, 1, 2], [3, 4, 5]]
-    assert Way((2, 2, 2), (2, 0, 1)).groups(1) == [[0, 2], [1, 3], [4, 6], [5, 7]]
-    assert Way((4,), (0,)).groups(0) is None
+    assert SumOrder((2, 2, 2), (2, 0, 1)).groups(1) == [[0, 2], [1, 3], [4, 6], [5, 7]]
+    assert SumOrder((4,), (0,)).groups(0) is None
     # The first axis gets most, and all axes together the share of the others.
-    first = Way((4, 8), (1, 0))
+    first = SumOrder((4, 8), (1, 0))
     assert (first.share(1), first.share(0)) == (7 / 8, 3 / 4 / 8)
-    for way in (first, Way((4, 8), (0, 1)), Way((32,), (0,))):
+    for way in (first, SumOrder((4, 8), (0, 1)), SumOrder((32,), (0,))):
         assert sum(map(way.share, way.order)) == 31 / 32
 
 
 def test_the_arrays_share_the_links_of_all_axes_and_have_one_way_over_devices_that_are_no_torus(monkeypatch):
     found = choose_ways({"words": 2 * SMALL, "bias": 1}, data_mesh(jax.devices()[:4]))
-    assert found == dict.fromkeys(("words", "bias"), Way((4,), (0,)))
+    assert found == dict.fromkeys(("words", "bias"), SumOrder((4,), (0,)))
     sizes = {"words": 40 * SMALL, **{f"kernel {number}": 4 * SMALL for number in range(40)}, "bias": SMALL - 1}
     for lengths in ((4, 4), (4, 8), (2, 4, 4), (8, 8)):
         monkeypatch.setattr(module, "torus_sides", lambda devices, lengths=lengths: lengths)
         chosen = choose_ways(sizes, data_mesh(jax.devices()[:2]))
-        assert chosen.pop("bias") == Way((2,), (0,))  # to all at once
+        assert chosen.pop("bias") == SumOrder((2,), (0,))  # to all at once
         sent = [sum(sizes[name] * way.share(axis) for name, way in chosen.items()) for axis in range(len(lengths))]
         assert max(sent) <= 1.05 * sum(sent) / len(sent)
         assert {way.sides for way in chosen.values()} == {lengths}

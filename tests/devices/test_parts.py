@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from jax.sharding import PartitionSpec as P
 
-from simcse_jax.devices.mesh import AXIS, Way, data_mesh
+from simcse_jax.devices.mesh import AXIS, SumOrder, data_mesh
 from simcse_jax.devices.parts import (
     constrain,
     distribute,
@@ -71,7 +71,7 @@ def test_a_gathered_array_is_rounded_and_its_gradient_is_summed_in_float32(name,
     @over(4, (split, P(AXIS)), (P(), split))
     def function(part, factor):
         def loss(part):
-            array = gather(part, split, jnp.dtype(dtype), Way((4,), (0,)))
+            array = gather(part, split, jnp.dtype(dtype), SumOrder((4,), (0,)))
             return jax.lax.psum(jnp.sum(array) * factor[0], AXIS)
 
         return jax.value_and_grad(loss)(part)
@@ -83,7 +83,11 @@ def test_a_gathered_array_is_rounded_and_its_gradient_is_summed_in_float32(name,
 
 
 @pytest.mark.parametrize("split", [P(AXIS), P(None, AXIS)])
-@pytest.mark.parametrize("way", [Way((2, 4), (0, 1)), Way((2, 4), (1, 0)), Way((2, 2, 2), (1, 2, 0))], ids=str)
+@pytest.mark.parametrize(
+    "way",
+    [SumOrder((2, 4), (0, 1)), SumOrder((2, 4), (1, 0)), SumOrder((2, 2, 2), (1, 2, 0))],
+    ids=str,
+)
 def test_along_the_axes_of_a_torus_each_device_gets_the_part_of_its_place(split, way):
     """Integers, whose sums are exact in any order; each device adds others."""
     array = np.arange(16 * 24, dtype=np.float32).reshape(16, 24)

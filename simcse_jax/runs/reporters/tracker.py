@@ -26,7 +26,7 @@ class StepNumbers(NamedTuple):
     values: Mapping[str, float]
 
 
-class Service(Protocol):
+class TrackerService(Protocol):
     """A tracker's client, with a run opened in it. Its methods raise whatever that client raises."""
 
     id: str
@@ -47,7 +47,7 @@ class Service(Protocol):
 class Tracker:
     """Reports to a service. One that fails at the start ends the run; one that fails later does not."""
 
-    def __init__(self, name: str, folder: Folder, open_run: Callable[[str | None], Service]):
+    def __init__(self, name: str, folder: Folder, open_run: Callable[[str | None], TrackerService]):
         """Opens the run in the tracker."""
         self._name, self._file = name, folder / f"{name}.json"
         run_id, last = self._read()

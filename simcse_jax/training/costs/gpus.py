@@ -11,8 +11,8 @@ NODE = 8  # the most GPUs of a node: what NVLink connects in one
 MOST = 65_536  # GPUs of a topology
 
 
-class Limits(NamedTuple):
-    """What distinguishes one GPU from another for the compiler; sizes in bytes."""
+class GpuSpec(NamedTuple):
+    """The properties of a GPU that the compiler needs; sizes in bytes."""
 
     name: str
     capability: tuple[int, int]
@@ -28,10 +28,10 @@ class Limits(NamedTuple):
 # Numbers of XLA's own descriptions (openxla/xla, xla/backends/gpu/target_config/specs: a100_sxm_80, h100_sxm, h200,
 # b200). Memory and its bandwidth are in `roofline.CHIPS`.
 LIMITS = {
-    "a100": Limits("NVIDIA A100-SXM4-80GB", (8, 0), "NONE", 108, 64, 1.41, 41943040, 167936, 166912),
-    "h100": Limits("NVIDIA H100 80GB HBM3", (9, 0), "ACCELERATED_FEATURES", 132, 128, 1.98, 52428800, 233472, 232448),
-    "h200": Limits("NVIDIA H200", (9, 0), "ACCELERATED_FEATURES", 132, 128, 1.98, 52428800, 233472, 232448),
-    "b200": Limits("NVIDIA B200", (10, 0), "ACCELERATED_FEATURES", 148, 128, 1.965, 132644864, 233472, 232448),
+    "a100": GpuSpec("NVIDIA A100-SXM4-80GB", (8, 0), "NONE", 108, 64, 1.41, 41943040, 167936, 166912),
+    "h100": GpuSpec("NVIDIA H100 80GB HBM3", (9, 0), "ACCELERATED_FEATURES", 132, 128, 1.98, 52428800, 233472, 232448),
+    "h200": GpuSpec("NVIDIA H200", (9, 0), "ACCELERATED_FEATURES", 132, 128, 1.98, 52428800, 233472, 232448),
+    "b200": GpuSpec("NVIDIA B200", (10, 0), "ACCELERATED_FEATURES", 148, 128, 1.965, 132644864, 233472, 232448),
 }
 # The same for all of them: a field of GpuDeviceInfoProto and its value.
 COMMON = {

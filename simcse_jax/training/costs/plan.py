@@ -84,7 +84,7 @@ class Stage(NamedTuple):
 
     @property
     def bound(self) -> str:
-        """What takes longest."""
+        """The name of what takes longest."""
         return max(self.seconds, key=self.seconds.__getitem__)
 
     @property

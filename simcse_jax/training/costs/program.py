@@ -149,7 +149,7 @@ class Program:
         return sum(times * size for times, _, size in self._traffic(computation=computation))
 
     def consumers(self) -> list[Consumer]:
-        """What reads and writes HBM, the largest first."""
+        """The instructions that read and write HBM, the largest first."""
         totals_of: dict[tuple[str, str, str], list[int]] = {}
         for times, line, size in self._traffic():
             place = re.search(r'op_name="([^"]*)"', line.attributes)

@@ -191,7 +191,7 @@ def _check_same_tests(rows: Sequence[tuple[Variant, Section]]) -> None:
 
 
 def sources(config: Section) -> dict[str, str]:
-    """What a run reads, by field."""
+    """The sources that a run reads, by field."""
     names = by_field("data.train", config.data.train) if trains(config) else {}
     if config.eval.postprocess and config.eval.postprocess_data not in (TARGET, TARGET_ALL):
         names |= by_field("eval.postprocess_data", config.eval.postprocess_data)
@@ -264,7 +264,7 @@ def run_all(runs: Sequence[SweepRun]) -> list[str]:
 
 
 def report_finished(runs: Sequence[SweepRun], folder: Path) -> list[str]:
-    """In place of `run_all` where nothing is to be run: prints how many runs are finished.
+    """Prints how many runs are finished; takes the place of `run_all` where nothing is to be run.
 
     Returns:
       No failed runs.

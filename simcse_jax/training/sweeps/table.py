@@ -240,7 +240,7 @@ def _difference(cell: Cell, metric: str) -> str:
 
 
 def _paper(rows: Sequence[TableRow], metric: str, value: float | None) -> str:
-    """With as many decimals as the papers' values of the column have, one or two."""
+    """A value of the paper, with as many decimals as those of its column have, one or two."""
     if value is None:
         return EMPTY
     column = [cell.paper for cell in (row.cells[metric] for row in rows) if cell.paper is not None]

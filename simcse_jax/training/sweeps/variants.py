@@ -139,25 +139,15 @@ def load_variants(path: str) -> tuple[Variant, ...]:
     return variants
 
 
-def _is_variant(candidate: object) -> bool:
-    if (
-        not isinstance(candidate, Variant)
-        or not isinstance(candidate.name, str)
-        or not isinstance(candidate.baseline, str)
-    ):
+def _is_variant(row: object) -> bool:
+    if not isinstance(row, Variant) or not isinstance(row.name, str) or not isinstance(row.baseline, str):
         return False
-    if (
-        not isinstance(candidate.fields, Mapping)
-        or not isinstance(candidate.paper, Mapping)
-        or type(candidate.quoted) is not bool
-    ):
+    if not isinstance(row.fields, Mapping) or not isinstance(row.paper, Mapping) or type(row.quoted) is not bool:
         return False
-    numbers = all(type(value) in (int, float) for value in candidate.paper.values())
-    if type(candidate.chosen_on) is not tuple:
+    numbers = all(type(value) in (int, float) for value in row.paper.values())
+    if type(row.chosen_on) is not tuple:
         return False
-    return numbers and all(
-        isinstance(name, str) for name in (*candidate.fields, *candidate.paper, *candidate.chosen_on)
-    )
+    return numbers and all(isinstance(name, str) for name in (*row.fields, *row.paper, *row.chosen_on))
 
 
 def read_seeds(sweep: Config) -> tuple[int, ...]:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from jax.sharding import PartitionSpec as P
 
-from simcse_jax.devices.mesh import AXIS, Way, data_mesh
+from simcse_jax.devices.mesh import AXIS, SumOrder, data_mesh
 from simcse_jax.devices.parts import gather
 from simcse_jax.training.costs.program import Collective, Consumer, Program, first_group, group_axes
 
@@ -67,7 +67,7 @@ def test_collectives_are_found_and_multiplied_and_told_apart_by_the_axes_of_a_to
     # A sum over the rows and then the columns of 2 × 4 devices, as `devices.parts` makes it.
 
     def loss(part):  # (8, 32) on each device
-        return jnp.sum(jnp.tanh(gather(part, P(AXIS), jnp.dtype(jnp.float32), Way((2, 4), (1, 0)))))
+        return jnp.sum(jnp.tanh(gather(part, P(AXIS), jnp.dtype(jnp.float32), SumOrder((2, 4), (1, 0)))))
 
     function = jax.shard_map(jax.grad(loss), mesh=data_mesh(jax.devices()), in_specs=P(AXIS), out_specs=P(AXIS))
     program = read(function, X)
