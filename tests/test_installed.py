@@ -19,11 +19,11 @@ RECIPE = """
 import sys, site
 site.addsitedir(sys.argv[1])  # as the interpreter does with its own site-packages
 from simcse_jax.config.flags import parse
-from simcse_jax.config.recipes import find
+from simcse_jax.config.recipes import find_recipe
 from simcse_jax.__main__ import dispatch
 config, _ = parse(["--config", "configs/unsup_bert.py:large"], needs_workdir=False)
 mine, _ = parse(["--config", "mine"], needs_workdir=False)
-print(config.model.init_from, mine.seed, find("ablations/simcse_table3"))
+print(config.model.init_from, mine.seed, find_recipe("ablations/simcse_table3"))
 sys.argv = ["simcse-jax", "train", "--help"]
 dispatch()
 """
