@@ -9,8 +9,6 @@ import pytest
 # Without a window, and without what a browser does on its own besides showing a page.
 QUIET = ("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync")
 QUIET += ("--disable-background-networking", "--disable-component-update")
-QUIET += ("--disable-background-networking", "--disable-component-update")
-QUIET += ("--disable-background-networking", "--disable-component-update")
 
 
 @contextlib.contextmanager

@@ -31,8 +31,6 @@ TESTS = Path(__file__).resolve().parent.parent
 # What libraries read when they are imported: with other values a process must import them itself.
 IMPORTED = ("JAX_", "HF_", "PYTHON", "LD_", "OMP_", "OPENBLAS_", "MPL", "SSL_", "CUDA", "TF_", "LC_", "LANG", "HOME")
 IMPORTED += ("NO_GCE_", "TORCH", "TRANSFORMERS_", "TOKENIZERS_", "MKL_", "KMP_")
-IMPORTED += ("NO_GCE_", "TORCH", "TRANSFORMERS_", "TOKENIZERS_", "MKL_", "KMP_")
-IMPORTED += ("NO_GCE_", "TORCH", "TRANSFORMERS_", "TOKENIZERS_", "MKL_", "KMP_")
 # What scikit-learn, PyTorch and our tokenizers set in the tests' process, when something imports them.
 THEIRS = {"KMP_DUPLICATE_LIB_OK", "KMP_INIT_AT_FORK", "TORCHINDUCTOR_CACHE_DIR", "TRANSFORMERS_NO_ADVISORY_WARNINGS"}
 THEIRS |= {"JAX_SKIP_CUDA_CONSTRAINTS_CHECK"}  # by what compiles for a GPU
