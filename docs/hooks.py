@@ -6,7 +6,7 @@ import io
 import os
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -88,7 +88,10 @@ def commands() -> str:
 def of_command(name: str) -> Iterator[str]:
     """A command's description and its options; of one that has fields in place of them, its help without them."""
     if name not in ("train", "tune", "sweep"):
-        yield verbs.app(name).generate_docs(output_format="markdown", heading_level=2).split("```")[2].strip()
+        function = verbs.import_verb(name)
+        yield options_of(function)
+        for part, other in getattr(sys.modules[function.__module__], "SUBCOMMANDS", {}).items():
+            yield f"### {name} {part}\n\n{options_of(other)}"
         return
     shown = io.StringIO()
     with mock.patch.object(sys, "argv", [f"simcse-jax {name}", "--help"]), contextlib.redirect_stdout(shown):
@@ -100,6 +103,11 @@ def of_command(name: str) -> Iterator[str]:
         if title.startswith(("flags", "recipes")):
             yield plain(title)
             yield from (entry(name, plain(text)) for name, _, text in (one.partition("\n") for one in entries))
+
+
+def options_of(function: Callable[..., Any]) -> str:
+    """What a command does, and its options."""
+    return verbs.make_app(function, "x").generate_docs(output_format="markdown").split("```")[2].strip()
 
 
 def fields() -> str:

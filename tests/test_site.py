@@ -25,12 +25,12 @@ def hooks():
 def test_every_command_has_its_options_names_are_in_the_reference_and_pages_in_the_navigation(hooks):
     page = hooks.commands()
     assert re.findall(r"^## (.+)", page, re.MULTILINE) == list(COMMANDS)
-    options = {"search": "--top-k TOP_K", "search build": "--embeddings EMBEDDINGS", "demo": "--port PORT"}
+    options = {"search": "--top-k INT", "search build": "--embeddings STR", "demo": "--port INT"}
     for name, option in options.items():
         (section,) = re.findall(rf"^##+ {name}\n(.*?)(?=^##|\Z)", page, re.MULTILINE | re.DOTALL)
-        assert f"`{option}`\n:   " in section
-    assert "sentences for each query (default: 5)" in page
-    assert "glove:FILE, the average of word vectors **Required.**" in page
+        assert f"* `{option}`: " in section
+    assert "Sentences for each query. *[default: 5]*" in page
+    assert "glove:FILE, the average of word vectors. **[required]**" in page
     assert "`unsup_bert:{base,large,mlm,large_mlm}`\n:   Unsupervised SimCSE" in page  # a recipe of `train`
     assert str(ROOT) not in page
     names = re.findall(r"^::: (.+)$", hooks.api(), re.MULTILINE)

@@ -58,12 +58,12 @@ def build_data(
       UserError: for any mistake in the options or the downloads.
     """
     if name not in BUILDERS:
-        raise no_such("build-data", "file", name, BUILDERS)
+        raise no_such("name", "file", name, BUILDERS)
     builder = BUILDERS[name]
     options = BuildOptions(tuple(split), hypothesis, draw, builder.count if count is None else count, seed)
     files = resolve(source, builder.files, split)
     output = output or builder.output
-    inputs = {f"--source {source_file}": source_file for source_file in [*source, *files]}
+    inputs = {f"--source {place}": place for place in [*source, *files]}
     path = output_file(output, inputs, kinds=(Path(builder.output).suffix,), streamed=False)
     tally = Tally(builder.unit)
     written = write(path, builder, builder.rows(files, options, tally), source)

@@ -104,7 +104,7 @@ def evaluate(
     dimensions: Counts = (),
     postprocess: Literal["whitening", "flow"] | None = None,
     postprocess_data: str = "",
-    postprocess_dimensions: Annotated[int, Parameter(validator=Number(gte=0))] = 0,
+    postprocess_dimensions: Annotated[int, Parameter(validator=Number(gte=0), show_default=False)] = 0,
     output: str | None = None,
 ) -> dict[str, Any]:
     """Scores a model on textual similarity (STS), transfer and retrieval tasks.

@@ -160,14 +160,14 @@ def import_verb(command: str) -> Callable[..., Any]:
 def app(command: str) -> App:
     """The command line of a verb and of the `SUBCOMMANDS` of its module."""
     function = import_verb(command)
-    made = _app(function, invocation(command))
+    made = make_app(function, invocation(command))
     for name, part in getattr(sys.modules[function.__module__], "SUBCOMMANDS", {}).items():
-        made.command(_app(part, name))
+        made.command(make_app(part, name))
     return made
 
 
-def _app(function: Callable[..., Any], name: str) -> App:
-    """All arguments but those that are positional alone are options."""
+def make_app(function: Callable[..., Any], name: str) -> App:
+    """The command line of a function, on which all arguments but those that are positional alone are options."""
 
     @functools.wraps(function)
     def options(*args: Any, **kwargs: Any) -> None:
@@ -212,7 +212,7 @@ def _format_default(default: Any) -> Any:
     """A default for the help; None where there is nothing to show."""
     if isinstance(default, tuple):
         default = " ".join(map(str, default))
-    return None if default in (False, "") else default
+    return None if default is False or default == "" else default
 
 
 def completion(shell: str, commands: Mapping[str, str]) -> str:

@@ -11,7 +11,7 @@ from jaxtyping import Array, Bool, Float, Int, Integer, Key
 from simcse_jax.choices import MASKED
 from simcse_jax.models.arrays import AnyArray
 from simcse_jax.models.changes import DRAWN, UNCHANGED, template_alone
-from simcse_jax.models.masking import mask_tokens
+from simcse_jax.models.masking import Masking, mask_tokens
 from simcse_jax.models.model_types import AFTER_PADDING
 from simcse_jax.models.pooling import FIRST_TOKEN, pool
 from simcse_jax.models.sentence_encoder import SentenceEncoder
@@ -51,7 +51,7 @@ class Rows:
     settings: StepSettings
     column_tokens: tuple[int, ...] = ()  # see `recipe.Recipe.most_tokens`
     drops_attention: bool = True  # see `recipe.Recipe`
-    masking: Any = None  # what must be known of the tokenizer (`models.masking.Masking`); None: nothing is masked
+    masking: Masking | None = None  # what must be known of the tokenizer; None: nothing is masked
     words: int = 0  # of the vocabulary, where something is masked
 
     def keys(self, numbers: Sequence[int]) -> Key[Array, "V B"]:
@@ -81,6 +81,7 @@ class Rows:
           numbers: P numbers of the draws.
           **share: `probability`, the share of tokens; 15% without it.
         """
+        assert self.masking is not None  # an objective declares that it masks tokens
         keys = self.keys(numbers or [column_number(MASKING, column) for column in columns]).reshape(-1)
         ids, mask = self.read(columns)
         return mask_tokens(keys, ids, mask, vocab_size=self.words, **self.masking._asdict() | share)

@@ -9,6 +9,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from simcse_jax.models.arrays import AnyArray
 from simcse_jax.models.config import EncoderConfig
+from simcse_jax.models.encoder import Encoder
 from simcse_jax.objectives.rows import Rows
 from simcse_jax.objectives.views import Plan
 
@@ -21,7 +22,7 @@ Sums = tuple[Float[AnyArray, " B"], Int[AnyArray, " B"]]  # for each row, the su
 class Network(NamedTuple):
     """A network that reads tokens."""
 
-    encoder: Any  # `models.encoder.Encoder`
+    encoder: Encoder
     params: Mapping[str, Array]  # by their names in checkpoints, without the network's prefix
 
     @property

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from simcse_jax.choices import ROLES
+from simcse_jax.config.source_fields import LEFT_OUT
 from simcse_jax.data.documents import Spans
 from simcse_jax.data.pairing import Pairing
 from simcse_jax.data.scores import Scores
@@ -87,5 +88,5 @@ class DataSpec:
 
     def leaves_equal_out(self, columns: int) -> bool:
         """Whether equal texts are left out of the negatives, in data with this many columns of sentences."""
-        wanted = self.equal_texts == "left_out" or (not self.equal_texts and columns > 1)
+        wanted = self.equal_texts == LEFT_OUT or (not self.equal_texts and columns > 1)
         return wanted and self.contrasts

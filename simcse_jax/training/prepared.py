@@ -229,14 +229,14 @@ def check_corpus_fits(data: DataSpec, manifest: Manifest, model: Pretrained, tok
             f"{name} cannot give; name the files themselves, or leave this field as it is by default"
         )
     prompts = zip(*data.prompts, strict=True)
-    made_then = {  # the fields whose choice was made when it was prepared, and the options
+    options = {  # of fields that were chosen when it was prepared: their values, and the options of prepare
         "positives": (data.positives, "--positives"),
         "mixed": (data.mixed and not data.several, "--mixed"),
         **{f"columns.{role}": (column, "--columns") for role, column in data.columns.items()},
         **{f"prompts.{role}": (max(texts), "--prompt") for role, texts in zip(ROLES, prompts, strict=False)},
         "augment.name": (augmentation, "--augment"),
     }
-    for field, (value, option) in made_then.items():
+    for field, (value, option) in options.items():
         if value:
             raise UserError(
                 f"config.data.{field}={value!r}: {name} is a prepared corpus, with no other columns and no text; "

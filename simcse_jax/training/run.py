@@ -152,10 +152,10 @@ def read_inputs(config: Section) -> Inputs:
     spec, data, scored, training = model_spec(config), data_spec(config), evaluation_spec(config), trains(config)
     batch_size, views = config.train.batch_size, config.views
     devices = choose_devices(config.parallel.devices, config.parallel.parts, batch_size if training else 0)
-    held = None
+    apart = None
     if config.data.held_out and training:
-        held = read_held_out(data, held_out_spec(config), scored.retrieval, devices)
-    evaluation = held.evaluation if held else read_evaluation(scored, devices)
+        apart = read_held_out(data, held_out_spec(config), scored.retrieval, devices)
+    evaluation = apart.evaluation if apart else read_evaluation(scored, devices)
 
     model = read_start(spec, data.max_length, training, measured=config.analysis.every > 0)
     tokenizer = model.tokenizer
@@ -178,7 +178,7 @@ def read_inputs(config: Section) -> Inputs:
         return Inputs(devices, evaluation, model, tokenizer, None, language_model, analysis, 0, adapter=adapter)
 
     sizes = check_sizes(matryoshka_sizes(config), model.config.sentence_size, evaluation)
-    corpus = read_corpus(data, model, tokenizer, held and held.examples)
+    corpus = read_corpus(data, model, tokenizer, apart and apart.examples)
     check_corpus(config, corpus)
     total_steps = config.train.max_steps or config.train.epochs * corpus.steps_per_epoch(batch_size)
     if total_steps > LARGEST:

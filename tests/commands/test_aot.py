@@ -156,7 +156,7 @@ def test_a_plan_compiles_training_and_encoding(tiny_bert: Path, tmp_path: Path):
 def test_a_step_beyond_a_gpu_s_memory_is_refused(monkeypatch):
     monkeypatch.setenv("XLA_CLIENT_MEM_FRACTION", "1e-5")
     with pytest.raises(compile.OutOfMemory) as error:
-        compile.compile_step(tiny_config(), TINY, 1, "h100:1")
+        compile.compile_step(abstract_step(tiny_config(), TINY, 1), "h100:1")
     assert error.value.needed > error.value.available == pytest.approx(CHIPS["h100"].hbm * 1e-5)
 
 

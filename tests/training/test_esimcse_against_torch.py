@@ -59,7 +59,9 @@ def test_losses_gradients_and_state_of_two_steps(reading, live):
     mesh = data_mesh(jax.devices()[:1])
     gradient_of, step = jax.jit(make_loss(graph, chosen, mesh)), make_step(graph, chosen, mesh)
     key = jax.random.key(0, impl="threefry2x32")
-    state = init_state(params, numbers, kept={NAME: OBJECTIVE.state(config, params, key, momentum=GAMMA, **fields)})
+    state = init_state(
+        params, numbers, kept={NAME: OBJECTIVE.initial_state(config, params, key, momentum=GAMMA, **fields)}
+    )
     momentum = {name: np.float64(value) for name, value in state.kept[NAME].items() if name.startswith("encoder.")}
     if reading == "paper":
         assert_arrays(params, momentum)
