@@ -52,7 +52,7 @@ def analyze(
     column: str | None = None,
     split: Literal["dev", "test"] = "test",
     sentences: Count | None = None,
-    rank: Annotated[Numbers | None, Parameter(validator=Number(gte=2, lte=MOST_ROWS))] = None,
+    rank: Annotated[Numbers | None, Parameter(consume_multiple=True, validator=Number(gte=2, lte=MOST_ROWS))] = None,
     artificial: Annotated[
         Numbers,
         Parameter(validator=Number(gte=0, lte=MOST_ROWS), show_default=format_numbers),
@@ -102,7 +102,7 @@ def analyze(
     if rank is None:
         return analyze_models(chosen, texts, protocol, batch_size, folder)
     batches = sorted({*rank}) or [BATCH]
-    return analyze_rank(chosen, texts, batches, sorted({*artificial}), protocol.seed, batch_size, folder)
+    return analyze_rank(chosen, texts, batches, sorted({*artificial}) or [0], protocol.seed, batch_size, folder)
 
 
 def read_models(models: Sequence[str], pairs: Sequence[Sequence[str]]) -> Models:

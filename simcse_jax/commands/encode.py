@@ -29,6 +29,7 @@ from simcse_jax.commands.verbs import (
     Prompt,
     PromptName,
     TruncateDim,
+    say_ignored,
     verb,
 )
 from simcse_jax.errors import UserError
@@ -133,7 +134,10 @@ def encode(
         tokens=tokens,
         ranges=_read_ranges(ranges, calibration) if output_dtype in WITH_RANGES else None,
     )
+    if output_dtype not in WITH_RANGES:
+        say_ignored({"--ranges": ranges, "--calibration": calibration}, f"on {output_dtype}")
     if into_folder:
+        say_ignored({"--parts": parts > 1}, "on a folder, whose files all processes share")
         encode_into_folder(data, output, column, options, block_rows, keep_text, engine, address, hosts)
         return
     part = _check_part(part, parts, options)

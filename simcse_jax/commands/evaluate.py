@@ -33,6 +33,7 @@ from simcse_jax.commands.verbs import (
     Prompt,
     PromptName,
     TruncateDim,
+    say_ignored,
     verb,
 )
 from simcse_jax.config.checks import check_postprocess
@@ -138,7 +139,7 @@ def evaluate(
     model, label = split_label(model)
     wanted = read_tasks(tasks)
     metric = choose_names("--metric", metric, (*METRICS, *MEASURES), "metric")
-    aggregation = choose_names("--aggregation", aggregation, AGGREGATIONS, "aggregation")
+    aggregation = choose_names("--aggregation", aggregation, AGGREGATIONS, "aggregation") or ["all"]
     if not data and (task := next(iter(wanted.sts + wanted.transfer), "")):
         raise UserError(f"--data is missing; {task} needs SentEval's data/downstream, or a file of graded pairs")
     check_dimensions(dimensions, truncate_dim, baseline)
@@ -148,6 +149,18 @@ def evaluate(
             raise UserError(
                 "--postprocess: is for similarity and transfer; leave it out, or the tasks of retrieval and mteb"
             )
+    elif postprocess_data:
+        streams.say("--postprocess-data: nothing is fit on it without --postprocess")
+    if baseline is not None and not wanted.folders:
+        streams.say(f"--baseline {baseline}: is for retrieval; nothing is compared with it")
+    computed = {*(METRICS if wanted.sts else ()), *(MEASURES if wanted.folders else ())}
+    say_ignored({f"--metric {name}": name not in computed for name in metric}, "on the tasks that are scored")
+    if data and local_path(data).is_file():
+        chosen: dict[str, object] = {
+            f"--split {split}": split != "test",
+            "--tasks": wanted.sts and wanted.sts != [*TASKS],
+        }
+        say_ignored(chosen, f"on {data}, which is one task")
     data = data or ""
     inputs = {"--data": data, "--model": model, "--postprocess-data": postprocess_data, "--baseline": baseline}
     inputs |= {f"--tasks {RETRIEVAL}:{folder}": folder for folder in wanted.folders}

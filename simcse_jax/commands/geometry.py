@@ -59,7 +59,7 @@ def _group_models(_: Any, tokens: Sequence[cyclopts.Token]) -> list[list[str]]:
 
 Panels = Annotated[
     Sequence[str | Sequence[str]],
-    Parameter(consume_multiple=True, converter=_group_models, metavar="NAME[=LABEL]..."),
+    Parameter(consume_multiple=1, converter=_group_models, metavar="NAME[=LABEL]..."),
 ]
 
 
@@ -197,9 +197,10 @@ def specs_of_panels(models: Sequence[str | Sequence[str]], titles: Sequence[str]
     Raises:
       UserError: when panels and titles differ in number, or a title is given twice.
     """
-    groups = [group for group in models if not isinstance(group, str)]
-    if alone := [model for model in models if isinstance(model, str)]:
-        groups.append(alone)
+    names = [model for model in models if isinstance(model, str)]
+    groups = [group for group in models if not isinstance(group, str)] or ([names] if names else [])
+    if len(names) not in (0, len(models)):
+        raise UserError(f"--models {names[0]}: give names, or a list of them for each panel")
     if len(titles) not in (0, len(groups)):
         raise UserError(f"--panels: must have a title for each --models, {len(groups)}; it has {len(titles)}")
     check_once("--panels", titles)

@@ -17,11 +17,11 @@ def overlap(data: str, /, *, positives: str = "", anchor: str = "", positive: st
     """Prints and returns the lexical overlap of positive pairs: the mean F1 between their words, from 0 to 1.
 
     Args:
-      data: pairs, in any form that `data.train` takes, such as a .csv with sent0 and sent1.
-      positives: which pairs, as `data.positives`. By default as the columns say.
-      anchor: the first sentence's column, if its name is unusual.
-      positive: the second sentence's column.
-      label: the label's column.
+      data: Pairs, in any form that `data.train` takes, such as a .csv with sent0 and sent1.
+      positives: Which pairs, as `data.positives`. By default as the columns say.
+      anchor: The first sentence's column, if its name is unusual.
+      positive: The second sentence's column.
+      label: The label's column.
     """
     from simcse_jax.data.examples import read_examples
 

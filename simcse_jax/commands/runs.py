@@ -16,6 +16,8 @@ def list_runs(folders: Texts, /) -> list[list[str]]:
     Args:
       folders: Of a run, or of several at any depth; FOLDER=LABEL gives its name in the table.
     """
+    if not folders:
+        raise UserError("folders: name a folder that has runs")
     named = [split_label(folder) for folder in folders]
     for folder, _ in named:
         if is_remote(folder):

@@ -13,7 +13,17 @@ from cyclopts.validators import Number
 
 from simcse_jax.commands.build_index import build_index
 from simcse_jax.commands.command_line import open_reranker, shorten_warnings
-from simcse_jax.commands.verbs import BatchSize, Count, Dtype, ModelName, Pooler, Queries, TruncateDim, verb
+from simcse_jax.commands.verbs import (
+    BatchSize,
+    Count,
+    Dtype,
+    ModelName,
+    Pooler,
+    Queries,
+    TruncateDim,
+    say_ignored,
+    verb,
+)
 from simcse_jax.errors import UserError
 from simcse_jax.host import streams
 from simcse_jax.host.outputs import check_inputs, output_file, printing
@@ -119,7 +129,16 @@ def search(
     on_disk = index is not None and is_lance_index(index) and not (data and is_remote(index))
     if on_disk and (data or compare):
         raise UserError(f"{'--data' if data else '--compare'}: {index} is an index on disk, which has its sentences")
-    if not on_disk:
+    if on_disk:
+        in_memory: dict[str, object] = {
+            "--approximate": approximate,
+            "--backend": backend != "jax",
+            "--storage": storage != "float32",
+        }
+        in_memory |= {"--precision": precision, "--ranges": ranges, "--rescore": rescore}
+        say_ignored(in_memory, "on an index on disk, which takes --refine and --nprobes")
+    else:
+        say_ignored({"--refine": refine, "--nprobes": nprobes}, "on an index in memory")
         _check_index("--index", index, not data, inputs)
     _check_index("--compare-index", compare_index, False, inputs)
     if index and compare_index and os.path.realpath(index) == os.path.realpath(compare_index):

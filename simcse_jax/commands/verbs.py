@@ -7,6 +7,8 @@ line does, `--top-k`; those that a program sees, as Python does, `top_k`.
 import functools
 import importlib
 import inspect
+import itertools
+import numbers
 import re
 import sys
 import types
@@ -32,8 +34,12 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
+def _parts(text: str) -> list[str]:
+    return [part for part in map(str.strip, text.split(",")) if part]
+
+
 def _split(_: Any, tokens: Sequence[cyclopts.Token]) -> list[str]:
-    return [value for token in tokens for value in token.value.split(",") if value]
+    return [part for token in tokens for part in _parts(token.value)]
 
 
 def _numbers(_: Any, tokens: Sequence[cyclopts.Token]) -> list[int]:
@@ -48,15 +54,15 @@ def _all_readable(_: Any, tokens: Sequence[cyclopts.Token]) -> list[str]:
     return [streams.argument(token.value) for token in tokens]
 
 
-Names = Annotated[Sequence[str], Parameter(consume_multiple=True, converter=_split)]  # with spaces or commas
-Texts = Annotated[Sequence[str], Parameter(consume_multiple=True)]  # which may have commas
-Numbers = Annotated[Sequence[int], Parameter(consume_multiple=True, converter=_numbers)]  # with spaces or commas
+Names = Annotated[Sequence[str], Parameter(consume_multiple=1, converter=_split)]  # with spaces or commas
+Texts = Annotated[Sequence[str], Parameter(consume_multiple=1)]  # which may have commas
+Numbers = Annotated[Sequence[int], Parameter(consume_multiple=1, converter=_numbers)]  # with spaces or commas
 Seed = Annotated[int, Parameter(validator=Number(gte=0, lt=2**32))]
 Count = Annotated[int, Parameter(validator=Number(gte=1, lt=2**31))]
 Counts = Annotated[Numbers, Parameter(validator=Number(gte=1, lt=2**31))]
 Text = Annotated[str, Parameter(converter=_readable, allow_leading_hyphen=True)]
 Queries = Annotated[Sequence[str], Parameter(converter=_all_readable, allow_leading_hyphen=True)]
-Prompts = Annotated[Sequence[str], Parameter(consume_multiple=True, converter=_all_readable)]
+Prompts = Annotated[Sequence[str], Parameter(consume_multiple=1, converter=_all_readable)]
 Fields = Annotated[Sequence[str], Parameter(parse=False)]  # of a config; on a command line --config.FIELD=VALUE
 WITH_NO = Parameter(negative=None)  # for a switch that has a --no-
 
@@ -123,12 +129,15 @@ def _argument(name: str, value: Any, hint: Any) -> Any:
         return value
     if isinstance(value, Path) and (str in accepted or items):
         value = str(value)
-    if items:
+    if items and not (isinstance(value, str) and str in accepted):
         if isinstance(value, str):
-            value = value.split(",") if any(parameter.converter is _split for parameter in parameters) else [value]
+            value = _parts(value) if any(parameter.converter is _split for parameter in parameters) else [value]
         value = [_argument(name, item, items[0]) for item in (value if isinstance(value, Sequence) else [value])]
-    if type(value) is int and float in accepted and int not in accepted:
-        value = float(value)
+    if not isinstance(value, bool):  # numbers of NumPy's too
+        if int in accepted and isinstance(value, numbers.Integral):
+            value = int(value)
+        elif float in accepted and isinstance(value, numbers.Real):
+            value = float(value)
     if not isinstance(value, tuple(accepted)) or (isinstance(value, bool) and bool not in accepted):
         kinds = " or ".join(kind.__name__.lower() for kind in accepted if kind is not types.NoneType)
         raise UserError(f"{name} {value!r:.60}: must be {kinds}")
@@ -145,10 +154,17 @@ def _as_keywords(message: str, names: Collection[str]) -> str:
     """A message whose options are keywords: `top_k` in place of `--top-k`, `normalize=False` of `--no-normalize`."""
 
     def keyword(option: re.Match[str]) -> str:
-        name = option[2].replace("-", "_")
-        return (f"{name}=False" if option[1] else name) if name in names else option[0]
+        name = option[1].replace("-", "_")
+        without = name.removeprefix("no_")
+        return name if name in names else f"{without}=False" if without in names else option[0]
 
-    return re.sub(r"--(no-)?([a-z][a-z0-9-]*)", keyword, message)
+    return re.sub(r"--([a-z][a-z0-9-]*)", keyword, message)
+
+
+def say_ignored(options: Mapping[str, object], why: str) -> None:
+    """Says in one line which of the options that are given, whose values are true, have no effect."""
+    if names := [option for option, value in options.items() if value]:
+        streams.say(f"{', '.join(names)}: without effect {why}")
 
 
 def import_verb(command: str) -> Callable[..., Any]:
@@ -203,6 +219,8 @@ def _check_whole_numbers(app: App, commands: tuple[str, ...], arguments: cyclopt
         kinds |= {kind for several in kinds for kind in get_args(several)}
         if int in kinds and float not in kinds:
             for token in argument.tokens:
+                if isinstance(token.implicit_value, list):  # an option that may stand without a number
+                    continue
                 for value in token.value.split(","):
                     if not re.fullmatch(r"\s*[-+]?\d+\s*", value) or len(value) > MOST_DIGITS:
                         raise UserError(f"{argument.name} {token.value[:40]!r}: is not a whole number")
@@ -245,13 +263,31 @@ def parse(command: str, argv: Sequence[str]) -> tuple[Callable[..., None], inspe
         from simcse_jax.config.flags import split_fields
 
         fields, argv = split_fields(argv)
+    _check_texts(made, argv)
     try:
         function, bound, _ = made.parse_args(argv, exit_on_error=False, print_error=False)
     except cyclopts.CycloptsError as error:
-        raise UserError(f"{error} (see {invocation(command)} --help)") from None
+        message, started = str(error), " ".join([invocation(command), *(error.command_chain or ())])
+        if isinstance(error, cyclopts.MissingArgumentError) and not error.keyword:
+            message = message.replace("requires an argument", "is missing")  # not only its value
+        raise UserError(f"{message} (see {started} --help)") from None
+    if console := bound.arguments.get("console"):  # of the help
+        console.on_broken_pipe = _raise_broken_pipe  # in place of exit code 1
     if fields:
         bound.arguments["fields"] = fields
     return function, bound
+
+
+def _raise_broken_pipe() -> None:
+    raise BrokenPipeError
+
+
+def _check_texts(made: App, argv: Sequence[str]) -> None:
+    """Refuses an option in place of a text, which may begin with hyphens: the text was forgotten."""
+    options = {name: argument for argument in made.assemble_argument_collection() for name in argument.names}
+    for option, text in itertools.pairwise(argv):
+        if text in options and option in options and options[option].parameter.allow_leading_hyphen:
+            raise UserError(f"{option}: needs a text before {text}; write {option}={text} if that is meant")
 
 
 def make_main(command: str) -> Callable[[], None]:

@@ -158,14 +158,17 @@ def split_option(argv: Sequence[str], *names: str) -> tuple[list[str], list[str]
 
 
 def split_fields(argv: Sequence[str]) -> tuple[list[str], list[str]]:
-    """The values of `--config.FIELD=VALUE`, as FIELD=VALUE, and the other arguments."""
-    fields, rest, remaining = [], [], iter(map(_full_name, argv))
-    for arg in remaining:
+    """The values of `--config.FIELD=VALUE`, as FIELD=VALUE, and the other arguments; a switch stands alone."""
+    fields, rest, remaining = [], [], [*map(_full_name, argv)]
+    while remaining:
+        arg = remaining.pop(0)
         name, equals, value = arg.partition("=")
-        if name.startswith("--config."):
-            fields.append(f"{name.removeprefix('--config.')}={value if equals else next(remaining, '')}")
-        else:
+        if not name.startswith("--config."):
             rest.append(arg)
+            continue
+        if not equals:
+            value = remaining.pop(0) if remaining and not remaining[0].startswith("--") else "true"
+        fields.append(f"{name.removeprefix('--config.')}={value}")
     return fields, rest
 
 

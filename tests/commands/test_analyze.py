@@ -159,6 +159,7 @@ MISTAKES = [
     ({"models": "a", "runs": "b"}, "runs: does not go with models, pair or rank"),
     ({"pair": [("m@cls", "m@avg")], "data": "d"}, "pair m@cls m@avg: differ in the pooler alone"),
     ({"models": "m", "data": "d", "rank": [1]}, "rank [1]: Must be >= 2"),
+    ({"runs": "a", "rank": ()}, "runs: does not go with models, pair or rank"),
 ]
 
 
@@ -174,6 +175,8 @@ def test_the_rank_of_dimensions_is_measured_and_what_is_wrong_is_named_before_a_
     given = (tiny_bert, write_model(tmp_path / "roberta", "roberta"), "--data", data / "some.csv")
     refused(call("analyze", "--pair", *given, *output), "different tokenizers")
     assert not (tmp_path / "out").exists()
+    given = ("--models", tiny_bert, "--data", data / "some.csv")
+    refused(call("analyze", "--rank", *given, *output), "--rank 64: the data have")
     given = ("--models", f"{tiny_bert}=tiny", "--data", data / "some.csv", "--output", tmp_path / "out")
     done = call("analyze", *given, "--rank", 16, 8, 8, "--artificial", 64, 0, 4, "--seed", 3)
     assert (done.returncode, done.stderr) == (0, "")

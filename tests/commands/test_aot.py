@@ -53,8 +53,9 @@ def test_mistakes_name_the_keyword_and_fields_of_the_command_line_are_those_of_a
             aot("configs/unsup_bert.py", **{"topology": "v5e:2x4"} | options)
         assert message in str(error.value), options
     given = ["--model=m", "--config.train.seed", "3", "--topology", "v5e:1x1,v5e:2x4", "--config.eval.tasks=a,b", UNSUP]
+    given += ["--config.train.unpad", "--encode"]
     _, bound = verbs.parse("aot", given)
-    assert bound.arguments["fields"] == ["model.init_from=m", "train.seed=3", "eval.tasks=a,b"]
+    assert bound.arguments["fields"] == ["model.init_from=m", "train.seed=3", "eval.tasks=a,b", "train.unpad=true"]
     assert bound.arguments["topology"] == ["v5e:1x1", "v5e:2x4"]
 
 

@@ -41,6 +41,10 @@ def test_graded_pairs_are_scored_printed_and_written_also_with_chosen_options(tm
     assert results["dev"]["pearson"] == pytest.approx(expected, abs=1e-3) != score(**options)
     assert printed.startswith("mine: pooler max, prompt 'the man ', 5 elements")
     assert "prompt 'a cat '" in scored(tmp_path, prompted, corpus["dev"])[0]  # the default one of the files
+    given = ("--model", tiny_bert, "--data", data, "--aggregation", "", "--postprocess-data", data, "--baseline", "no")
+    done = call("evaluate", *given)
+    assert done.stdout.splitlines()[-3:] == scored(tmp_path, tiny_bert, data)[0].splitlines()[-3:]
+    assert [line.partition(":")[0] for line in done.stderr.splitlines()] == ["--postprocess-data", "--baseline no"]
 
 
 def test_every_protocol_that_is_asked_for_is_a_row_and_transfer_a_table(tmp_path, tiny_bert, monkeypatch):

@@ -165,6 +165,7 @@ MISTAKES = [
     ({"models": "m"}, "data: is missing"),
     ({"models": ["m", "m"], "data": "d"}, "models: m is given twice"),
     ({"models": "m", "panels": ["a", "b"], "data": "d"}, "panels: must have a title for each models, 1"),
+    ({"models": ["m", ["n"]], "data": "d"}, "models m: give names, or a list of them for each panel"),
     ({"models": "m@whitening", "data": "d"}, "postprocess_data: must be set for whitening"),
     (
         {"models": "m@flow", "data": "d", "postprocess_data": "t", "postprocess_dimensions": 4},

@@ -1,5 +1,9 @@
+import pytest
 from support import call, refused
 from support.listed import write_runs
+
+import simcse_jax
+from simcse_jax.errors import UserError
 
 
 def test_the_table_has_the_best_run_first_and_what_is_no_run_is_named(tmp_path):
@@ -19,3 +23,5 @@ def test_the_table_has_the_best_run_first_and_what_is_no_run_is_named(tmp_path):
     refused(call("runs", "gs://bucket/runs"), "must be a folder on a disk")
     (tmp_path / "empty").mkdir()
     refused(call("runs", str(folder), str(tmp_path / "empty")), "empty: has no run")
+    with pytest.raises(UserError, match=r"^folders: name a folder"):
+        simcse_jax.list_runs([])

@@ -1,7 +1,9 @@
 import importlib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Literal
 
+import numpy as np
 import pytest
 from cyclopts import Parameter
 from cyclopts.validators import Number
@@ -9,7 +11,7 @@ from cyclopts.validators import Number
 from simcse_jax.__main__ import COMMANDS
 from simcse_jax.commands import verbs
 from simcse_jax.commands.command_line import module_name
-from simcse_jax.commands.verbs import WITH_NO, Count, Names, Queries, verb
+from simcse_jax.commands.verbs import WITH_NO, Count, Names, Numbers, Queries, verb
 from simcse_jax.errors import UserError, in_command
 
 Share = Annotated[float, Parameter(validator=Number(gt=0, lte=1))]
@@ -23,10 +25,14 @@ def measure(
     top_k: Count = 5,
     share: Share | None = None,
     tasks: Names = (),
+    sizes: Annotated[Numbers | None, Parameter(consume_multiple=True)] = None,
+    seed: int = 0,
     query: Queries = (),
+    no_key: bool = False,
     kind: Literal["a", "b"] = "a",
     normalize: Annotated[bool | None, WITH_NO] = None,
     fail: str = "",
+    groups: Annotated[Sequence[str | Sequence[str]], Parameter(parse=False)] = (),
 ):
     """Measures.
 
@@ -36,7 +42,7 @@ def measure(
     """
     if fail:
         raise UserError(fail)
-    return data, top_k, share, list(tasks), list(query), kind, normalize
+    return data, top_k, share, list(tasks), list(query), kind, normalize, list(groups)
 
 
 @pytest.mark.parametrize(
@@ -50,8 +56,8 @@ def measure(
         ({"kind": "c"}, "kind 'c': must be one of a, b"),
         ({"tasks": 3}, "tasks 3: must be str"),
         (
-            {"fail": "--top-k 7: more than --no-normalize and --unknown"},
-            "top_k 7: more than normalize=False and --unknown",
+            {"fail": "--top-k 7: more than --no-normalize, --no-key and --unknown"},
+            "top_k 7: more than normalize=False, no_key and --unknown",
         ),
     ],
 )
@@ -69,7 +75,7 @@ def test_a_program_and_the_command_line_give_the_same_arguments(monkeypatch):
         "A",
         "B",
         "--tasks",
-        "C,D",
+        "C, D",
         "--query",
         "a, b",
         "--query=-c",
@@ -77,7 +83,13 @@ def test_a_program_and_the_command_line_give_the_same_arguments(monkeypatch):
         "1",
         "--no-normalize",
     ]
-    expected = ("x.csv", 5, 1.0, ["A", "B", "C", "D"], ["a, b", "-c"], "a", False)
+    expected = ("x.csv", 5, 1.0, ["A", "B", "C", "D"], ["a, b", "-c"], "a", False, [])
+    assert (
+        measure("x.csv", top_k=np.int64(5), share=np.float32(1), tasks="A, B,C,D,", query=expected[4])[:5]
+        == expected[:5]
+    )
+    for groups in (["a", Path("b")], [["a"], ["b"]], ["a", ["b"]]):
+        assert measure("x.csv", groups=groups)[-1] == [str(one) if isinstance(one, Path) else one for one in groups]
     assert measure(Path("x.csv"), tasks="A,B,C,D", query=["a, b", "-c"], share=1, normalize=False) == expected
     _, bound = verbs.parse("measure", line)
     token = in_command.set(True)
@@ -86,18 +98,28 @@ def test_a_program_and_the_command_line_give_the_same_arguments(monkeypatch):
     finally:
         in_command.reset(token)
     for wrong, message in (
-        ("", "DATA requires an argument"),
+        ("", "DATA is missing"),
         ("x y", "Unused Tokens"),
         ("--data x", "Unknown option: --data"),
         ("x --top-l 3", "Unknown option: --top-l. Did you mean --top-k?"),
         ("x --top-k 0", 'Invalid value "0" for --top-k. Must be >= 1.'),
         ("x --kind c", 'Choose from: "a", "b"'),
         ("x --kind", "--kind requires an argument"),
+        ("x --tasks --top-k 3", "--tasks requires at least 1 element"),
     ):
         with pytest.raises(UserError) as error:
             verbs.parse("measure", wrong.split())
         said = str(error.value)
         assert message in said and said.endswith("measure --help)") and "\n" not in said
+    assert verbs.parse("measure", ["x", "--sizes", "--top-k", "3"])[1].arguments["sizes"] == []
+    assert verbs.parse("measure", ["x", "--query=--kind"])[1].arguments["query"] == ["--kind"]
+    with pytest.raises(UserError, match=r"^--query: needs a text before --kind; write --query=--kind if"):
+        verbs.parse("measure", ["x", "--query", "--kind", "b"])
+
+
+def test_an_error_names_the_help_of_its_own_command():
+    with pytest.raises(UserError, match=r"--output is missing\. \(see .* search build --help\)$"):
+        verbs.parse("search", ["build", "--embeddings", "x"])
 
 
 def test_the_help_has_bounds_defaults_and_exit_codes(monkeypatch, capsys):
@@ -105,9 +127,12 @@ def test_the_help_has_bounds_defaults_and_exit_codes(monkeypatch, capsys):
     function, bound = verbs.parse("measure", ["--help"])
     function(*bound.args, **bound.kwargs)
     shown = " ".join(capsys.readouterr().out.split())
+    with pytest.raises(BrokenPipeError):
+        bound.arguments["console"].on_broken_pipe()
     for part in (
         "So many. [default: 5]",
         "[choices: a, b] [default: a]",
+        "--seed INT [default: 0]",
         "--normalize --no-normalize",
         "exit codes: 0 done",
     ):
@@ -134,3 +159,9 @@ def test_each_option_has_a_help(command):
     for app in (made, *(made[name] for name in made if not name.startswith("-"))):
         for argument in app.assemble_argument_collection(parse_docstring=True):
             assert argument.parameter.help, argument.name
+
+
+def test_options_without_effect_are_named_in_a_line(capsys):
+    verbs.say_ignored({"--ranges": "a.npy", "--calibration": None, "--parts": True}, "on float32")
+    verbs.say_ignored({"--ranges": None, "--parts": 0}, "on float32")
+    assert capsys.readouterr().err == "--ranges, --parts: without effect on float32\n"
