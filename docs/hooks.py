@@ -107,7 +107,7 @@ def of_command(name: str) -> Iterator[str]:
 
 def options_of(function: Callable[..., Any]) -> str:
     """What a command does, and its options."""
-    return verbs.app_of(function, "x").generate_docs(output_format="markdown").split("```")[2].strip()
+    return verbs.make_app(function, "x").generate_docs(output_format="markdown").split("```")[2].strip()
 
 
 def fields() -> str:

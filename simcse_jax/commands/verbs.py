@@ -176,13 +176,13 @@ def import_verb(command: str) -> Callable[..., Any]:
 def app(command: str) -> App:
     """The command line of a verb and of the `SUBCOMMANDS` of its module."""
     function = import_verb(command)
-    made = app_of(function, invocation(command))
+    made = make_app(function, invocation(command))
     for name, part in getattr(sys.modules[function.__module__], "SUBCOMMANDS", {}).items():
-        made.command(app_of(part, name))
+        made.command(make_app(part, name))
     return made
 
 
-def app_of(function: Callable[..., Any], name: str) -> App:
+def make_app(function: Callable[..., Any], name: str) -> App:
     """The command line of a function, on which all arguments but those that are positional alone are options."""
 
     @functools.wraps(function)
