@@ -41,7 +41,7 @@ def demo(
     Args:
       data: What to search: a .txt, .csv, .tsv, .jsonl or .parquet file, a folder, or a pattern.
       index: What to search, in place of a file: an index of simcse-jax search build.
-      compare: A second model, whose heat map stands beside the first one's.
+      compare: A second model, whose heat map is drawn next to the first one's.
       column: The column of the data, if its name is not a usual one.
       host: The address to serve at; by default this machine alone can reach it.
       allow_host: Further names of this machine that the page answers to. By default the local ones, and the host.

@@ -284,8 +284,11 @@ def _raise_broken_pipe() -> None:
 
 def _check_texts(made: App, argv: Sequence[str]) -> None:
     """Refuses an option in place of a text, which may begin with hyphens: the text was forgotten."""
+    pairs = [pair for pair in itertools.pairwise(argv) if all(text.startswith("--") for text in pair)]
+    if not pairs:  # as mostly: what follows takes as long as parsing itself
+        return
     options = {name: argument for argument in made.assemble_argument_collection() for name in argument.names}
-    for option, text in itertools.pairwise(argv):
+    for option, text in pairs:
         if text in options and option in options and options[option].parameter.allow_leading_hyphen:
             raise UserError(f"{option}: needs a text before {text}; write {option}={text} if that is meant")
 

@@ -14,7 +14,6 @@ from simcse_jax.errors import UserError
 from simcse_jax.host.hidden import COUNTED, DOT, MANIFEST
 from simcse_jax.host.storage import Folder, is_remote
 
-BLOCK_ROWS = 1 << 17
 LOOK_SECONDS = 0.5  # between checks of what other processes have done
 ABOUT = b"simcse_jax"  # the metadata key of a file's facts
 
