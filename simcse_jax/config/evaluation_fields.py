@@ -17,8 +17,6 @@ from simcse_jax.choices import (
 from simcse_jax.field import (
     at_least,
     each_once,
-    either,
-    empty_or_named,
     empty_or_one_of,
     explain,
     field,
@@ -77,7 +75,7 @@ EVALUATION_FIELDS = {
         "anchor",
         "Of two encoders (model.dual_encoder), the one that is scored and kept. anchor: that of the anchors; better: "
         "both are scored, and the better one is the model at each step.",
-        either(("anchor", "better")),
+        one_of(("anchor", "better")),
         only=lambda config: config.model.dual_encoder and (config.eval.development == RETRIEVAL or config.eval.data),
     ),
     "eval.tasks": field(
@@ -103,7 +101,7 @@ EVALUATION_FIELDS = {
     "eval.postprocess": field(
         "",
         "The post-processing of the embeddings that are scored at the end; empty: none.",
-        empty_or_named("method", POSTPROCESSING),
+        empty_or_one_of(POSTPROCESSING),
     ),
     "eval.postprocess_data": field(
         "",

@@ -28,7 +28,6 @@ from simcse_jax.field import (
     at_least,
     at_most,
     each_once,
-    either,
     empty_or_one_of,
     explain,
     field,
@@ -117,7 +116,7 @@ FIELDS = {
     "model.convolutions.activation": field(
         "none",
         f"What follows them. {explain(CONVOLUTION_ACTIVATIONS)}.",
-        either(CONVOLUTION_ACTIVATIONS),
+        one_of(CONVOLUTION_ACTIVATIONS),
         only="model.convolutions.widths",
     ),
     "model.dropout": number(0.1, "The dropout rate in training.", BELOW_ONE),
@@ -241,7 +240,7 @@ FIELDS = {
     "train.batch_size": field(
         64, "Examples per step, on all devices together.", at_least(2, "the others of a batch are the negatives")
     ),
-    "train.optimizer": field("adamw", f"How gradients become updates. {explain(OPTIMIZERS)}.", either(OPTIMIZERS)),
+    "train.optimizer": field("adamw", f"How gradients become updates. {explain(OPTIMIZERS)}.", one_of(OPTIMIZERS)),
     "train.learning_rate": number(3e-5, "The learning rate, the largest of the schedule.", above(0)),
     "train.schedule": field("linear", f"How the learning rate changes. {explain(SCHEDULES)}.", one_of(SCHEDULES)),
     "train.warmup": number(

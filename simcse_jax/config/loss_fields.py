@@ -7,7 +7,7 @@ from typing import Any
 
 from simcse_jax.choices import CHANGES, DENOISING, MASKED, NORMS, PLACE, REPEATED, REPETITIONS, STATISTICS
 from simcse_jax.config.sections import Config
-from simcse_jax.field import BELOW_ONE, Field, at_least, at_most, either, explain, field, list_of, number, one_of, rule
+from simcse_jax.field import BELOW_ONE, Field, at_least, at_most, explain, field, list_of, number, one_of, rule
 from simcse_jax.objectives.objective import Objective
 from simcse_jax.objectives.registry import OBJECTIVES, needing
 
@@ -169,7 +169,7 @@ LOSS_FIELDS = {
     "views.repetition_reading": field(
         "paper",
         f"How many of N tokens are repeated, for repeated. {explain(REPETITIONS)}.",
-        either(REPETITIONS),
+        one_of(REPETITIONS),
         only=f"views.positive_change={REPEATED}",
     ),
     "views.positive_template": field(
@@ -201,7 +201,7 @@ LOSS_FIELDS = {
         "plain", f"The batch norm after the last layer. {explain(NORMS)}.", one_of(NORMS), only=_projects
     ),
     "projector.statistics": field(
-        "together", f"Batch norm's mean and variance. {explain(STATISTICS)}.", either(STATISTICS), only=_projects
+        "together", f"Batch norm's mean and variance. {explain(STATISTICS)}.", one_of(STATISTICS), only=_projects
     ),
     "projector.objectives": field((), "The objectives that see projected embeddings.", only=_projects),
     **fields_of_objectives(_objectives(teacher=False)),

@@ -7,7 +7,7 @@ from typing import Any
 from simcse_jax.choices import ROLES
 from simcse_jax.config.sections import Config
 from simcse_jax.errors import UserError
-from simcse_jax.field import either, empty_or_one_of, explain, field, list_of, rule
+from simcse_jax.field import empty_or_one_of, explain, field, list_of, one_of, rule
 from simcse_jax.host.names import split_sources
 from simcse_jax.objectives.registry import needing
 
@@ -54,7 +54,7 @@ SOURCE_FIELDS = {
         only=lambda config: _has_several_sources(config) and config.data.batching != ONE_SOURCE,
     ),
     "data.batching": field(
-        "mixed", f"The sources of a batch's rows. {explain(BATCHING)}.", either(BATCHING), only=_has_several_sources
+        "mixed", f"The sources of a batch's rows. {explain(BATCHING)}.", one_of(BATCHING), only=_has_several_sources
     ),
     "data.equal_texts": field(
         "",
