@@ -13,10 +13,9 @@ import jax
 import jax.numpy as jnp
 
 from simcse_jax.devices.flops import product_flops
-from simcse_jax.devices.mesh import coordinates, data_mesh, replicated_sharding, split_over_examples
+from simcse_jax.devices.mesh import data_mesh, replicated_sharding, split_over_examples
 from simcse_jax.devices.parts import shardings
 from simcse_jax.encoding.embedder import make_embed
-from simcse_jax.errors import UserError
 from simcse_jax.models import partial
 from simcse_jax.models.config import EncoderConfig
 from simcse_jax.models.platforms import tracing_for
@@ -30,8 +29,6 @@ from simcse_jax.training.data_spec import DataSpec
 from simcse_jax.training.gathering import cast_to_product_dtype, frozen_shardings
 from simcse_jax.training.setup import AbstractStep
 from simcse_jax.training.step import init_state, make_step
-
-FRACTIONS = ("XLA_CLIENT_MEM_FRACTION", "XLA_PYTHON_CLIENT_MEM_FRACTION")  # JAX's variable, and its old name
 
 
 class OutOfMemory(Exception):
@@ -196,9 +193,7 @@ def compile_for(
         },
         passes=dict(flops),
         hbm_bytes=program.bytes_accessed(),
-        collectives=program.collectives([coordinates(device) for device in data_mesh(devices).devices.flat]),
-        kernels=program.kernels(),
-        consumers=program.consumers(),
+        collectives=program.collectives(),
         nodes=nodes_and_gpus(topology)[0] if is_gpu(topology) and shape != HERE else 1,
     )
     # The TPU compiler refuses what does not fit; that of GPUs leaves it to the run.
@@ -208,23 +203,9 @@ def compile_for(
 
 
 def gpu_memory(whole: float) -> float:
-    """The bytes of a GPU's memory that JAX takes: three quarters, or the share in XLA_CLIENT_MEM_FRACTION.
-
-    Raises:
-      UserError: when that is not a number above 0, or the variable is set under its old name too.
-    """
-    variables = {name: os.environ[name] for name in FRACTIONS if os.environ.get(name)}
-    if len(variables) > 1:
-        raise UserError(f"{' and '.join(variables)} are both set: unset the latter, which is the old name")
-    for name, value in variables.items():
-        try:
-            share = float(value)
-        except ValueError:
-            share = math.nan
-        if not 0 < share < math.inf:
-            raise UserError(f"{name}={value}: must be a number above 0, e.g. 0.9")
-        return whole * share
-    return whole * 0.75
+    """The bytes of a GPU's memory that JAX takes: three quarters, or the share in JAX's variable, new or old."""
+    variables = ("XLA_CLIENT_MEM_FRACTION", "XLA_PYTHON_CLIENT_MEM_FRACTION")
+    return whole * float(next(filter(None, map(os.environ.get, variables)), 0.75))
 
 
 def memory_of_error(message: str) -> tuple[float, float] | None:
