@@ -15,11 +15,7 @@ AXIS, COPIES = "model", "data"
 
 
 def data_mesh(devices: list[jax.Device], parts: int = 0) -> Mesh:
-    """The mesh over which a batch is split: copies of the parameters, and the devices that share each of them.
-
-    Args:
-      parts: the number of devices that share a copy, which divides that of all; 0: all.
-    """
+    """The mesh over which a batch is split: copies of the state, each shared by `parts` devices (0: one, by all)."""
     kind = (jax.sharding.AxisType.Auto,)
     mesh = jax.make_mesh((len(devices),), (AXIS,), axis_types=kind, devices=devices)
     if parts in (0, len(devices)):
@@ -46,11 +42,7 @@ def compile_by_rows(function: Callable[..., jax.Array], sharding: NamedSharding 
     """Compiles function(parameters, *arrays) for arrays and a result whose first axis is split over the devices.
 
     Each device computes its own rows, so the function may use kernels that the compiler cannot split; a row must not
-    depend on others.
-
-    Args:
-      function: gives an array of as many rows as it takes.
-      sharding: of the rows; None: a single device has all.
+    depend on others. Without a sharding a single device has all rows.
     """
     if sharding is None or sharding.mesh.size == 1:
         return jax.jit(function, out_shardings=sharding)
@@ -72,11 +64,7 @@ def fetch(array: jax.Array) -> np.ndarray:
 
 
 def place(read: Callable[[slice], Any], rows: int, sharding: NamedSharding) -> Any:
-    """Arrays split by rows over the devices of all processes; each process reads its own rows only.
-
-    Args:
-      read: takes a slice of the rows and returns a pytree of NumPy arrays with them.
-    """
+    """Arrays split by rows over the devices of all processes; each process reads its own slices of the rows only."""
     places = sharding.addressable_devices_indices_map((rows,))
     shards = [jax.device_put(read(index[0]), device) for device, index in places.items() if index is not None]
 

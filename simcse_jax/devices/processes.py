@@ -34,7 +34,7 @@ def initialize(count: int, number: int = 0, coordinator: str = "") -> None:
     """
     if count != 1 and not jax.distributed.is_initialized():
         _join(count, number, coordinator)
-    backend.start(training=True)
+    backend.start()
 
 
 def _join(count: int, number: int, coordinator: str) -> None:

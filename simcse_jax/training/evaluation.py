@@ -107,11 +107,7 @@ class Evaluation(NamedTuple):
         return self._replace(development=chooses, final=final)
 
     def restrict_to_missing(self, result: Mapping[str, Any]) -> "Evaluation":
-        """The evaluators to run: only the `eval.extra` that a result lacks, or all if it lacks a task or nothing.
-
-        Args:
-          result: of the same model; {} if it has none yet.
-        """
+        """The evaluators to run: only the `eval.extra` that a model's result lacks, or all if it lacks a task."""
         scored = {*result, *result.get("transfer", {}), *result.get("retrieval", {})}
         tasks = {name for evaluator in self.final for name in _names(evaluator)}
         more = {name: task_set for name, task_set in self.extra.items() if not scored >= set(EXTRA[name])}
@@ -149,13 +145,7 @@ def _names(evaluator: Final) -> Iterable[str]:
 
 
 def read_evaluation(spec: EvaluationSpec, devices: Sequence[jax.Device] | None = None) -> Evaluation | None:
-    """Reads the data of all evaluators; None when there are none.
-
-    `devices` are those of the run, None for all.
-
-    Raises:
-      UserError: naming the field, for anything that is wrong with the data.
-    """
+    """Reads the data of all evaluators; None when there are none. `devices` are those of the run, None for all."""
     evaluation = None
     if spec.data:
         fit_on = read_postprocess(spec)
@@ -163,9 +153,6 @@ def read_evaluation(spec: EvaluationSpec, devices: Sequence[jax.Device] | None =
             evaluation = _read_folder_or_file(spec, fit_on)
         except UserError as error:
             raise UserError(f"config.eval.data: {error} (set it to nothing to train without evaluation)") from None
-    elif unused := {name: value for name in ("transfer", "extra", "postprocess") if (value := getattr(spec, name))}:
-        name, value = next(iter(unused.items()))
-        raise UserError(f"config.eval.{name}={value}: eval.data is empty, so nothing is scored")
     return _add_retrieval(spec, devices, evaluation) if spec.retrieval.data else evaluation
 
 
@@ -224,9 +211,6 @@ def read_extra(data: str, names: Sequence[str]) -> dict[str, Extra]:
 
     Alignment and uniformity are those of STS-B's train, dev and test together, as in the figures of SimCSE's authors
     (`geometry --split all`); the development set alone, measured during training, is `analysis.every`.
-
-    Raises:
-      UserError: when there are no such data, or they are damaged.
     """
     extra: dict[str, Extra] = {}
     for name in (name for name in DEVELOPMENT_SETS if name in names):
@@ -239,11 +223,7 @@ def read_extra(data: str, names: Sequence[str]) -> dict[str, Extra]:
 
 
 def read_postprocess(spec: EvaluationSpec) -> postprocess.Postprocess | None:
-    """The post-processing with the sentences that it is fit on; None without post-processing.
-
-    Raises:
-      UserError: for anything that is wrong with the sentences.
-    """
+    """The post-processing with the sentences that it is fit on; None without post-processing."""
     if not spec.postprocess:
         return None
     try:
@@ -252,16 +232,19 @@ def read_postprocess(spec: EvaluationSpec) -> postprocess.Postprocess | None:
         raise UserError(f"config.eval.postprocess_data: {error}") from None
 
 
+def check_postprocess(evaluation: Evaluation | None, size: int) -> None:
+    """Refuses a post-processing that cannot be fit to embeddings of this size."""
+    if evaluation and evaluation.postprocess:
+        try:
+            postprocess.check(evaluation.postprocess, size, evaluation.tasks)
+        except UserError as error:
+            raise UserError(f"config.eval.postprocess_data: embeddings of {size} elements: {error}") from None
+
+
 def check_sizes(sizes: Sequence[int], whole: int, evaluation: Evaluation | None) -> tuple[int, ...]:
-    """The truncated sizes that are to be scored; prints a note if no objective sees the whole embedding.
+    """Those of the sizes of `matryoshka.dimensions`, the largest first, that are to be scored besides the whole one.
 
-    Args:
-      sizes: those of `matryoshka.dimensions`, the largest first.
-      whole: the size of the embedding.
-      evaluation: of the run.
-
-    Raises:
-      UserError: for a size above `whole`, or too small for a post-processing.
+    Prints a note if no objective sees the whole embedding.
     """
     if sizes and sizes[0] > whole:
         raise UserError(f"config.matryoshka.dimensions: {sizes[0]} is more than the embedding's {whole} elements")
@@ -272,26 +255,12 @@ def check_sizes(sizes: Sequence[int], whole: int, evaluation: Evaluation | None)
         )
     smaller = tuple(size for size in sizes if size < whole)
     for size in smaller:
-        if evaluation is None or evaluation.postprocess is None:
-            break
-        try:
-            postprocess.check(evaluation.postprocess, size, evaluation.tasks)
-        except UserError as error:
-            raise UserError(f"config.eval.postprocess_data: at {size} of matryoshka.dimensions: {error}") from None
+        check_postprocess(evaluation, size)
     return smaller
 
 
 def read_analysis(spec: AnalysisSpec, scored: EvaluationSpec, evaluation: Evaluation | None) -> last_layer.Sample:
-    """The sentences on which the last layer is measured during training.
-
-    Args:
-      spec: which sentences to read.
-      scored: the run's evaluation, whose data are the default.
-      evaluation: the evaluators that were read for it.
-
-    Raises:
-      UserError: naming the file, or that there are too few sentences.
-    """
+    """The sentences on which the last layer is measured during training: by default those of the run's evaluation."""
     development = evaluation.pairs if evaluation else None
     name = spec.data or scored.data
     is_read = (spec.split, scored.development) == ("dev", "stsb")

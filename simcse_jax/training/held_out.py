@@ -42,12 +42,6 @@ def hold_out_rows(
     are to be found among all texts that are not anchors: the positives and hard negatives of all rows, at most
     `MOST_DOCUMENTS`.
 
-    Args:
-      examples: all rows.
-      spec: which of them are held out.
-      fields: the measures and the storage of retrieval.
-      devices: of the run; None: all.
-
     Raises:
       UserError: when the data have no pairs, or none that can be held out.
     """

@@ -40,12 +40,9 @@ class ChosenTower(NamedTuple):
 
 
 def choose(setup: Setup, params: Params, score: bool) -> ChosenTower:
-    """Chooses the encoder with the better score; the anchors' encoder if scores are equal or missing.
+    """Chooses the encoder with the better score, if one is due; the anchors' if scores are equal or missing.
 
-    Args:
-      setup: the run's.
-      params: all that train, of `Setup.gather_for_scoring`.
-      score: whether a score is due.
+    `params` are those of `Setup.gather_for_scoring`.
 
     Raises:
       NotFinite: when embeddings are not finite.

@@ -144,11 +144,7 @@ class Setup:
     def model(self, trained: Params, tower: int = 0) -> Params:
         """All parameters, for scoring: with the frozen ones, and with LoRA's products added to the weights.
 
-        The first or the second encoder stands in the place of the first one.
-
-        Args:
-          trained: of `gather_for_scoring`.
-          tower: the encoder.
+        The first or the second encoder (`tower`) stands in the place of the first one.
         """
         frozen = self.frozen
         if self.recipe.by_layer:  # as it was read: what the step has may be rounded
@@ -423,11 +419,7 @@ def num_positives(config: Section) -> int:
 
 
 def check_corpus(config: Section, corpus: AnyCorpus) -> None:
-    """As `check_columns`, where a batch has rows of one source for each of the sources.
-
-    Raises:
-      UserError: naming the field.
-    """
+    """As `check_columns`, where a batch has rows of one source for each of the sources."""
     for name, part in zip(corpus.names, corpus.parts, strict=True):
         check_columns(config, part.num_columns, part.fewest_columns, data=name, most=corpus.num_columns)
 
@@ -441,9 +433,6 @@ def check_columns(config: Section, num_columns: int, fewest: int, *, data: str =
       fewest: the sentences of a row that has the fewest: one that is its own positive, or fewer hard negatives.
       data: the source that they are of; empty: all of `data.train`.
       most: the columns of the source that has the most; 0: `num_columns`.
-
-    Raises:
-      UserError: naming the field.
     """
     data, several = data or config.data.train, num_positives(config) - 1  # the mean of several is one
     if fewest == 1:
@@ -477,5 +466,5 @@ def _check_views_differ(config: Section) -> None:
     ):
         raise UserError(
             f"config.model.dropout={model.dropout}: all dropout rates are 0, so both views of a sentence would be the "
-            "same; set views.positive=off if that is meant, or a rate above 0"
+            "same; set views.positive=off if that is meant"
         )

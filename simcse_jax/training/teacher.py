@@ -10,7 +10,6 @@ import jax
 import numpy as np
 
 from simcse_jax.data.corpora import TeacherEmbeddings
-from simcse_jax.data.corpus.shared_folder import put_in_place, temporary_of
 from simcse_jax.data.equal_texts import numbered
 from simcse_jax.data.examples import Examples
 from simcse_jax.devices import processes
@@ -24,8 +23,6 @@ from simcse_jax.huggingface.load import choose_pooler_and_warn
 from simcse_jax.models import parameters
 from simcse_jax.objectives.objective import ELEMENTS, Objective
 from simcse_jax.runs.loading import load_model
-
-DIGEST = 64  # bytes
 
 
 class TeacherSpec(NamedTuple):
@@ -45,12 +42,7 @@ class TeacherSpec(NamedTuple):
 
 
 def read_teachers(spec: TeacherSpec, student: str, size: int) -> list[Embedder]:
-    """The models, as their files say that they encode.
-
-    Args:
-      spec: their names.
-      student: the model that is trained.
-      size: the elements of its embeddings.
+    """The models, as their files say that they encode, for a student whose embeddings have `size` elements.
 
     Raises:
       UserError: when one cannot be read, its embeddings have another size and the objective compares elements, or the
@@ -63,8 +55,7 @@ def read_teachers(spec: TeacherSpec, student: str, size: int) -> list[Embedder]:
     if elements and teachers[0].dimension != size:
         raise UserError(
             f"config.teacher.model={spec.model}: its embeddings have {teachers[0].dimension} elements, those of "
-            f"{student} {size}; objective.{elements[0]} compares them one by one, so take a teacher of "
-            f"{size}, or objective.margin_mse, which compares similarities"
+            f"{student} {size}; objective.{elements[0]} compares them one by one"
         )
     return teachers
 
@@ -133,31 +124,18 @@ def _key(teacher: Embedder, sentences: list[str]) -> str:
 
 def _write(file: Path, embeddings: np.ndarray) -> None:
     """Writes the file whole or not at all, also where several processes write it at the same time."""
-    temporary = temporary_of(file)
+    temporary = file.with_name(f"{file.stem}.{os.getpid()}.tmp.npy")
     with writing(file):
         file.parent.mkdir(parents=True, exist_ok=True)
         try:
-            with temporary.open("wb") as opened:
-                np.save(opened, embeddings)
-            with temporary.open("ab") as opened:
-                opened.write(_digest(np.memmap(temporary, np.uint8, "r")))
-                opened.flush()
-                os.fsync(opened.fileno())  # before the rename, which means that it is whole
-            put_in_place(temporary, file)
+            np.save(temporary, embeddings)
+            temporary.replace(file)
         finally:
             temporary.unlink(missing_ok=True)
 
 
-def _digest(content: np.ndarray) -> bytes:
-    """The checksum after a file's array, which NumPy does not read: a damaged file would train another model."""
-    return sha256(content).encode()
-
-
 def _read(file: Path, rows: int, size: int) -> np.ndarray:
     try:
-        content = np.memmap(file, np.uint8, "r")
-        if _digest(content[:-DIGEST]) != content[-DIGEST:].tobytes():
-            raise ValueError("it is damaged")
         embeddings = np.load(file, mmap_mode="r", allow_pickle=False)
     except (OSError, ValueError) as error:
         raise UserError(f"{file}: cannot be read: {system_message(error)}; remove it, and it is made again") from None

@@ -32,8 +32,6 @@ def test_objectives_parameters_train_and_are_saved_and_the_model_encodes_anchors
     train_and_evaluate(config, str(tmp_path / "run"))
     printed = capsys.readouterr().out
     assert printed.count("no language-model head; objective.mlm starts with a fresh one") == 1
-    guessed = json.loads((tmp_path / "run" / "result.json").read_text())["masked_token_accuracy"]
-    assert 0 <= guessed <= 100 and f"{guessed:.2f}% guessed" in printed
     model, start = load_model(str(tmp_path / "run")), load(str(masked_bert))
     assert model.params.keys() == start.params.keys() | {"head.kernel", "head.bias"}
     checkpoints = Checkpoints(tmp_path / "run", read_only=True)
