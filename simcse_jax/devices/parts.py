@@ -122,13 +122,9 @@ _gather.defvjp(lambda axis, array, part: (_gather(axis, array, part), None), _su
 
 
 def is_exchange_cheaper(rows: int, split: P, numbers: int, devices: int) -> bool:
-    """Whether `gather_rows` sends at most a quarter of what `gather` does, for the same gradient.
+    """Whether `gather_rows` sends at most a quarter of what `gather` does, for so many `numbers` of rows of a device.
 
-    A quarter, because every device has something else for every other one, and over a large torus that takes several
-    links.
-
-    Args:
-      numbers: of the rows that each device needs.
+    A quarter, because every device has something else for every other one, which may take several links.
     """
     return AXIS in split and 4 * numbers * (devices if split[0] == AXIS else 1) <= rows
 
@@ -137,10 +133,8 @@ def gather_rows(part: Float[Array, "..."], split: P, numbers: Int[Array, " N"]) 
     """Within `shard_map`: the rows of a table that this device needs, bit for bit; nothing else of it is sent.
 
     Devices that share a copy get the numbers of all rows that they need, and each sends of its part what the others
-    need. Gradients go back in the same way, and are added up, in float32, where the part is.
-
-    Args:
-      numbers: of the rows in the whole table, other ones on each device; a row may occur several times.
+    need. Gradients go back in the same way, and are added up, in float32, where the part is. `numbers` are those of
+    the rows in the whole table, other ones on each device; a row may occur several times.
     """
     everywhere = jax.lax.all_gather(numbers, AXIS, tiled=True)
     if split[0] != AXIS:

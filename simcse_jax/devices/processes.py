@@ -77,9 +77,6 @@ def exit_together() -> Iterator[None]:
     """All processes leave the block together: a user's mistake in one process ends them all.
 
     Otherwise the others would wait for the process that has left.
-
-    Raises:
-      UserError: this process's own, or that of another process with its number.
     """
     error = None
     try:

@@ -41,9 +41,6 @@ def barlow_twins(
       psum: sums an array over the devices; the identity when all rows are local.
       off_diagonal_weight: λ_BT.
       reading: paper or released.
-
-    Returns:
-      The loss of the global batch, a scalar, the same on every device.
     """
     correlation = cross_correlation(first, second, artificial, psum, reading)
     diagonal = jnp.diagonal(correlation)

@@ -33,9 +33,6 @@ def contrastive_tension(
       first: (B, D) f₁(x), the local rows.
       second: (B, D) f₂(y) of the same rows.
       is_positive: (B,) whether x = y.
-
-    Returns:
-      (B,) losses.
     """
     products = jnp.sum(first * second, axis=1)
     return jax.nn.softplus(jnp.where(is_positive, -products, products))

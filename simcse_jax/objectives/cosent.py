@@ -40,9 +40,6 @@ def cosent(
       psum: sums an array over the devices; the identity where one device has all rows.
       gather: (1, B) to (1, N), the rows of all devices; the identity where one device has all rows.
       temperature: τ.
-
-    Returns:
-      The loss of the global batch, a scalar, the same on every device.
     """
     logits = all_similarities / temperature
 

@@ -23,9 +23,6 @@ def cosine_mse(
       first: (B, D) u.
       second: (B, D) v of the same rows.
       scores: (B,) y, from 0 to 1.
-
-    Returns:
-      (B,) losses.
     """
     return jnp.square(cosine(first, second) - scores)
 

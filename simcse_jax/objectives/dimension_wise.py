@@ -45,9 +45,6 @@ def dimension_wise(
       psum: sums an array over the devices; the identity when all rows are local.
       temperature: τ_DCL.
       reading: paper or released.
-
-    Returns:
-      The loss of the global batch, a scalar, the same on every device.
     """
     count = psum(jnp.float32(first.shape[0]))
     degrees = jnp.maximum(count - 1, 1) if reading == "paper" else count

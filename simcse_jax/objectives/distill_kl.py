@@ -31,9 +31,6 @@ def distill_kl(
       temperature: τ.
       teacher_temperature: τ', for scores of another scale, such as a cross-encoder's; None: τ.
       present: False for candidates that an anchor lacks; None: it has all.
-
-    Returns:
-      (B,) losses.
     """
     if present is not None:
         student, teacher = (jnp.where(present, scores, -jnp.inf) for scores in (student, teacher))

@@ -24,9 +24,6 @@ def embedding_mse(
       embeddings: (V, B, D) h, all of an example's sentences.
       teacher: (V, B, D) t of the same sentences.
       present: False for sentences that an example lacks; None: it has all.
-
-    Returns:
-      (B,) losses.
     """
     where = None if present is None else present[..., None]
     return jnp.mean(jnp.square(embeddings - teacher), axis=(0, 2), where=where)

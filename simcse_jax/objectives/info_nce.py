@@ -43,9 +43,6 @@ def info_nce(
       hard_negative_weight: α; 0 leaves an anchor's own hard negatives out.
       similarity: cosine or dot.
       candidates: which positives and hard negatives of other examples are left out of the sums; None keeps all.
-
-    Returns:
-      (B,) losses.
     """
     anchors, positives = comparable(similarity, anchors, positives)
     examples, columns = len(positives), len(positives)

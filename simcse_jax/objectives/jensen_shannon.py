@@ -38,9 +38,6 @@ def jensen_shannon(
       positions: (B,) the position of each local sentence in `sentences`.
       psum: sums an array over the devices; the identity where one device has all rows.
       candidates: which sentences are left out as negatives; N − 1 is the number of the others then. None: none are.
-
-    Returns:
-      The loss of the global batch, a scalar, the same on every device.
     """
     scores = jnp.einsum("btd,nd->btn", local, sentences)
     is_own = positions[:, None, None] == jnp.arange(len(sentences))

@@ -23,9 +23,6 @@ def margin_mse(
       student: (K, B) scores s of its positive and H hard negatives, see `candidates.candidate_scores`.
       teacher: (K, B) t, of the same sentences.
       present: False for candidates that an anchor lacks; None: it has all. Each has one hard negative at least.
-
-    Returns:
-      (B,) losses.
     """
     ours, theirs = (jnp.subtract(scores[0], scores[1:]) for scores in (student, teacher))
     return jnp.mean(jnp.square(ours - theirs), axis=0, where=None if present is None else present[1:])

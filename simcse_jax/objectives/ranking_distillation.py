@@ -47,9 +47,6 @@ def ranking_distillation(
       teacher_temperature: τ_T, of listnet alone.
       method: listmle or listnet.
       reading: paper or released.
-
-    Returns:
-      (B,) losses.
     """
     columns, teacher_columns = normalize(positives), normalize(teacher_positives)
 

@@ -25,9 +25,6 @@ def self_contrastive(
       first: (B, D) h¹.
       second: (B, D) h² of the same sentences.
       temperature: τ.
-
-    Returns:
-      (B,) losses.
     """
     return cosine(first, second) / temperature
 

@@ -31,9 +31,6 @@ def softmax_nli(
       second: (B, D) v, hypotheses.
       label: (B,) integers below C, the class of each pair.
       kernel: (3D, C) Wᵀ; C = 3 for entailment, neutral and contradiction.
-
-    Returns:
-      (B,) losses.
     """
     logits = jnp.concatenate([first, second, jnp.abs(first - second)], axis=1) @ kernel
     return jax.nn.logsumexp(logits, axis=1) - jnp.take_along_axis(logits, label[:, None], axis=1)[:, 0]

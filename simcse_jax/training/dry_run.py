@@ -19,15 +19,7 @@ STEPS = 4  # to make; the first step of each program is not timed
 
 
 def dry_run(config: Section, workdir: str = "") -> None:
-    """Checks a run as its start does, and prints its number of steps, their memory and their time.
-
-    Args:
-      config: of the run, after its checks.
-      workdir: of the run, which must be able to go on there; "": none yet.
-
-    Raises:
-      UserError: for a mistake in the data or the workdir.
-    """
+    """Checks a run as its start does, and prints its number of steps, their memory and their time."""
     check_installed(config.train.report_to)
     processes.initialize(config.parallel.processes, config.parallel.process_id, config.parallel.coordinator)
     folder = Workdir(as_path(workdir)) if workdir else None

@@ -57,11 +57,7 @@ def check_generator(
 
 
 def read_generator(name: str, model: Pretrained, longest: tuple[str, int]) -> Generator:
-    """Reads a generator, which must number the same tokens in the same way as the model that is trained.
-
-    Raises:
-      UserError: naming the field, when the generator has no language-model head, other tokens, or too short sentences.
-    """
+    """Reads a generator, which must number the same tokens in the same way as the model that is trained."""
     generator, field = load_model(name).without_modules(), f"config.model.generator={name}"
     if generator.language_model is None:
         raise UserError(f"{field}: has no language-model head; use a pretrained checkpoint that kept it")

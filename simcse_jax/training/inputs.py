@@ -79,13 +79,7 @@ class Inputs(NamedTuple):
 
 
 def read_start(spec: ModelSpec, training: bool, measured: bool) -> Pretrained:
-    """The model that a run starts from, with the modules that it keeps; prints which parts training leaves out.
-
-    Args:
-      spec: of the run's model.
-      training: whether anything is trained; otherwise the model is scored as it is.
-      measured: whether its last layer is measured.
-    """
+    """The model that a run starts from, with the modules that it keeps; prints which parts training leaves out."""
     model = dataclasses.replace(load_model(spec.init_from, spec.num_layers), template=spec.template)
     needed = ["model.template"] * bool(model.template)
     needed += ["training (train.epochs and train.max_steps other than 0)"] * training  # word vectors are only scored

@@ -137,11 +137,7 @@ def sources(config: Section) -> dict[str, str]:
 
 
 def read_inputs(config: Section) -> Inputs:
-    """Reads and checks everything that a run needs before it starts.
-
-    Raises:
-      UserError: in one line, for anything that is wrong.
-    """
+    """Reads and checks everything that a run needs before it starts."""
     spec, data, scored, training = model_spec(config), data_spec(config), evaluation_spec(config), trains(config)
     batch_size, views = config.train.batch_size, config.views
     devices = choose_devices(config.parallel.devices, config.parallel.parts, batch_size if training else 0)

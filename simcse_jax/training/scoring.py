@@ -43,9 +43,6 @@ def choose(setup: Setup, params: Params, score: bool) -> ChosenTower:
     """Chooses the encoder with the better score, if one is due; the anchors' if scores are equal or missing.
 
     `params` are those of `Setup.gather_for_scoring`.
-
-    Raises:
-      NotFinite: when embeddings are not finite.
     """
     models = [setup.model(params, tower) for tower in setup.towers]
     judged = [ProgressEncoder(setup.judge.with_params(model)) for model in models] if score and setup.scoring else []

@@ -79,11 +79,7 @@ def _read_teacher(field: str, name: str) -> Embedder:
 
 
 def teach(spec: TeacherSpec, teachers: Sequence[Embedder], examples: Examples) -> TeacherEmbeddings:
-    """The teachers' embeddings of all sentences, each distinct one encoded once, or read where they were kept.
-
-    Raises:
-      UserError: when the folder that keeps them cannot be written, or the file there is damaged.
-    """
+    """The teachers' embeddings of all sentences, each distinct one encoded once, or read where they were kept."""
     places, sentences = numbered(zip(*examples.columns, strict=True))
     keys = [_key(teacher, sentences) for teacher in teachers]
     named = zip(spec.names.items(), teachers, keys, strict=True)

@@ -85,11 +85,7 @@ class DataSummary(NamedTuple):
 
 
 def complete(config: config_dict.ConfigDict, user_fields: AbstractSet[str]) -> None:
-    """Sets the fields that depend on the model and the data, but for `user_fields`, and prints them.
-
-    Raises:
-      UserError: when the model or the data cannot be read, or cannot be tuned.
-    """
+    """Sets the fields that depend on the model and the data, but for `user_fields`, and prints them."""
     for field, short in {"data.train": ("data", "FILE"), "model.init_from": ("model", "NAME")}.items():
         if flatten(config)[field]:
             continue

@@ -71,13 +71,6 @@ def trace_encoding(
     """Traces the function that an `Embedder` compiles for a batch, from shapes alone.
 
     It is that of a run's evaluation: in bfloat16 it rounds the weights with each batch, where `SimCSE` has copies.
-
-    Args:
-      spec: of the model.
-      encoder: its shape.
-      shape: sentences of the batch, and tokens of each, with padding.
-      dtype: of the computation.
-      devices: those that share the batch.
     """
     use_head = spec.head.scored
     encoder = dataclasses.replace(encoder, attention_kernels=spec.attention_kernels, mask_token_id=103)  # BERT's
@@ -90,14 +83,7 @@ def trace_encoding(
 
 
 def most_tokens(data: DataSpec, columns: int, devices: int, fill: float, chunk_size: int) -> tuple[int, ...]:
-    """The places for tokens of each column, in the program of a batch without padding; see `recipe.Recipe.most_tokens`.
-
-    Args:
-      data, columns: of the step.
-      devices: the number that share a batch.
-      fill: the share of the padded places that are tokens.
-      chunk_size: examples that a device encodes together; 0: all of its own.
-    """
+    """The places for tokens of each column, in the program of a batch without padding; see `recipe.Recipe.most_tokens`."""
     share = data.batch_size // devices
     together = min(chunk_size or share, share)
     lengths = data.column_lengths(columns) or (data.longest[1],) * columns
@@ -131,11 +117,7 @@ def abstract_arrays(tree: Any, sharding: jax.sharding.Sharding) -> Any:
 
 
 def compile_step(step: AbstractStep, topology: str, fill: float = 1.0) -> Report:
-    """Compiles the step for a topology and reads its costs; see `trace_step`.
-
-    Raises:
-      OutOfMemory: when it does not fit.
-    """
+    """Compiles the step for a topology and reads its costs; see `trace_step`."""
     trace = functools.partial(trace_step, step, fill=fill)
     return compile_for(topology, trace, step.data.batch_size, step.data.batch_size * step.columns)
 
@@ -143,11 +125,7 @@ def compile_step(step: AbstractStep, topology: str, fill: float = 1.0) -> Report
 def compile_encoding(
     spec: ModelSpec, encoder: EncoderConfig, shape: tuple[int, int], dtype: str, topology: str
 ) -> Report:
-    """Compiles the encoding of a batch of sentences by a model that a run trains; see `trace_encoding`.
-
-    Raises:
-      OutOfMemory: when it does not fit.
-    """
+    """Compiles the encoding of a batch of sentences by a model that a run trains; see `trace_encoding`."""
     trace = functools.partial(trace_encoding, spec, encoder, shape, dtype)
     return compile_for(topology, trace, shape[0], shape[0])
 
@@ -155,16 +133,7 @@ def compile_encoding(
 def compile_for(
     topology: str, trace: Callable[[list[jax.Device]], jax.stages.Traced], batch: int, sentences: int
 ) -> Report:
-    """Compiles a program for a topology and reads its costs.
-
-    Args:
-      topology: its name.
-      trace: traces the program for the devices.
-      batch, sentences: that the program takes.
-
-    Raises:
-      OutOfMemory: when it does not fit.
-    """
+    """Compiles a program for a topology and reads its costs."""
     kind, _, shape = topology.partition(":")
     devices, chip = described_devices(topology), CHIPS[kind]
     most = gpu_memory(chip.hbm) if is_gpu(topology) else math.inf

@@ -33,11 +33,7 @@ def prepare(with_gpus: bool = False) -> None:
 
 
 def local_topology() -> str:
-    """The name of the devices that JAX finds here, as a topology: `h200:here`.
-
-    Raises:
-      UserError: when their peaks are not known, as on a CPU.
-    """
+    """The name of the devices that JAX finds here, as a topology: `h200:here`."""
     kind = jax.devices()[0].device_kind
     if kind not in KINDS:
         raise UserError(f"--topology {HERE}: the device here is {kind}; known are {', '.join(KINDS)}")
@@ -45,11 +41,7 @@ def local_topology() -> str:
 
 
 def described_devices(topology: str) -> list[jax.Device]:
-    """The chips of a topology such as v5e:2x4 or the GPUs of one such as h200:8, none needed here; or those at hand.
-
-    Raises:
-      UserError: when the compiler is missing or there is no such topology.
-    """
+    """The chips of a topology such as v5e:2x4 or the GPUs of one such as h200:8, none needed here; or those at hand."""
     kind, _, shape = topology.partition(":")
     if kind not in CHIPS:
         raise UserError(

@@ -39,11 +39,7 @@ ASSUMPTIONS = {
 
 
 def read_plan(text: str) -> dict[str, float]:
-    """Reads `NAME=NUMBER,…`; see `ASSUMPTIONS`.
-
-    Raises:
-      UserError: for an unknown name, a value that is not a number above 0; without sentences or tokens.
-    """
+    """Reads `NAME=NUMBER,…`; see `ASSUMPTIONS`."""
     values: dict[str, float] = {}
     for part in text.split(","):
         name, _, number = (piece.strip() for piece in part.partition("="))

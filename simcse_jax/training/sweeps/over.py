@@ -23,11 +23,7 @@ WORDS = {"true": True, "1": True, "false": False, "0": False}
 
 
 def rows_over(options: Sequence[str], config: config_dict.ConfigDict) -> tuple[Variant, ...]:
-    """The rows: `temperature=0.05` for `objective.info_nce.temperature`, unless the value has a label.
-
-    Raises:
-      UserError: when a field is not one of the config, is given twice, or a value is not of its type.
-    """
+    """The rows: `temperature=0.05` for `objective.info_nce.temperature`, unless the value has a label."""
     fields = flatten(config)
     values: dict[str, list[tuple[Any, str]]] = {}
     for option in options:
@@ -58,9 +54,6 @@ def make_sweep(config: config_dict.ConfigDict, options: Sequence[str]) -> None:
     """Gives a recipe's config the section `sweep` of these rows; the first one is the baseline.
 
     It has no columns yet: they follow from the whole config (`name_columns`).
-
-    Raises:
-      UserError: when the config is a sweep already; see also `rows_over`.
     """
     if "sweep" in config:
         raise UserError(f"{OPTION}: this config has rows of its own; give a recipe, such as unsup_bert")

@@ -50,11 +50,7 @@ class SweepRun(NamedTuple):
         return f"{self.variant} (seed {self.seed})"
 
     def is_done(self) -> bool:
-        """Whether it has its scores, with those of `eval.extra`. If only these are missing, only they are computed.
-
-        Raises:
-          UserError: when its folder holds a run of another config.
-        """
+        """Whether it has its scores, with those of `eval.extra`. If only these are missing, only they are computed."""
         folder = Workdir(self.workdir)
         if not (folder.exists and folder.has_result):
             return False
@@ -64,11 +60,7 @@ class SweepRun(NamedTuple):
 
 
 def all_runs(variants: Sequence[tuple[Variant, Section]], sweep: Section, folder: Path) -> list[SweepRun]:
-    """Every variant with every seed, seed by seed, so that the table fills evenly.
-
-    Raises:
-      UserError: for a mistake that would stop every run, before the first starts.
-    """
+    """Every variant with every seed, seed by seed, so that the table fills evenly."""
     runs_of = [(variant, config) for variant, config in variants if not variant.quoted]
     for variant, config in runs_of:
         where = f"variant {variant.name!r}:"
@@ -98,11 +90,7 @@ def all_runs(variants: Sequence[tuple[Variant, Section]], sweep: Section, folder
 
 
 def check_measured(config: Section, metric: str, where: str) -> None:
-    """Refuses a column that a run would leave empty.
-
-    Raises:
-      UserError: naming the field that must be set.
-    """
+    """Refuses a column that a run would leave empty."""
     column, every, held_out = METRICS[metric], config.eval.every, config.data.held_out
     found, graded = config.eval.retrieval, held_out and needing(config.objective, "scores")
     its_tests = scores_tests(config) and set(column.tasks) & set(config.eval.tasks)
@@ -261,9 +249,6 @@ def check_same_data(runs: Sequence[SweepRun]) -> None:
 
     These are training data, the pairs that chose checkpoints and the model where the fields that name them are the
     same, and all else between the seeds of a row.
-
-    Raises:
-      UserError: naming two such runs, and the field.
     """
     seen: dict[tuple[Any, ...], tuple[SweepRun, str]] = {}
     for run in runs:

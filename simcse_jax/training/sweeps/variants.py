@@ -118,11 +118,7 @@ def as_recipe(recipe: config_dict.ConfigDict, base: config_dict.ConfigDict) -> d
 
 
 def load_variants(path: str) -> tuple[Variant, ...]:
-    """The rows of a sweep's file, by its name on the command line: `FILE` or `FILE:ARGUMENT`.
-
-    Raises:
-      UserError: when the file is no sweep, or fails.
-    """
+    """The rows of a sweep's file, by its name on the command line: `FILE` or `FILE:ARGUMENT`."""
     if is_record(path):
         raise UserError(f"--config {path}: repeats one run; for a table give a sweep, or a field with --over")
     with run_recipe(path) as (module, argument):
@@ -135,20 +131,12 @@ def load_variants(path: str) -> tuple[Variant, ...]:
 
 
 def read_seeds(sweep: Config) -> tuple[int, ...]:
-    """The seeds as integers: those of the command line arrive as text.
-
-    Raises:
-      UserError: when there are none, one is not a seed, or one is given twice.
-    """
+    """The seeds as integers: those of the command line arrive as text."""
     return _parse_seeds("config.sweep.seeds", sweep.seeds)
 
 
 def read_sweep(config: config_dict.ConfigDict, variants: Sequence[Variant]) -> list[tuple[Variant, Section]]:
-    """The variants to run, each with its whole config: the base without `sweep`, the variant's fields laid over.
-
-    Raises:
-      UserError: for a mistake in `config.sweep`, in a variant, or in a resulting config.
-    """
+    """The variants to run, each with its whole config: the base without `sweep`, the variant's fields laid over."""
     if "sweep" not in config:
         raise UserError("config.sweep is missing: this config is not a sweep; see configs/ablations/")
     sweep = config.sweep
