@@ -10,7 +10,7 @@ import numpy as np
 from simcse_jax.choices import DEVELOPMENT, EXTRA, RETRIEVAL, TRANSFER
 from simcse_jax.config.fields import FEWEST_ANALYSED
 from simcse_jax.devices import processes
-from simcse_jax.errors import UserError
+from simcse_jax.errors import UserError, about
 from simcse_jax.evaluation import geometry, postprocess, retrieval, sts, transfer, transfer_files
 from simcse_jax.evaluation.analysis import last_layer
 from simcse_jax.evaluation.analysis.inputs import evenly, read_data
@@ -149,10 +149,8 @@ def read_evaluation(spec: EvaluationSpec, devices: Sequence[jax.Device] | None =
     evaluation = None
     if spec.data:
         fit_on = read_postprocess(spec)
-        try:
+        with about("config.eval.data"):
             evaluation = _read_folder_or_file(spec, fit_on)
-        except UserError as error:
-            raise UserError(f"config.eval.data: {error} (set it to nothing to train without evaluation)") from None
     return _add_retrieval(spec, devices, evaluation) if spec.retrieval.data else evaluation
 
 
@@ -163,10 +161,8 @@ def _add_retrieval(
     fields = spec.retrieval
 
     def read(split: str, measures: Sequence[str]) -> retrieval.Retrieval:
-        try:
+        with about("config.eval.retrieval.data"):
             tasks = retrieval.read(split_sources(fields.data), split, fields.documents, fields.seed)
-        except UserError as error:
-            raise UserError(f"config.eval.retrieval.data: {error}") from None
         return retrieval.Retrieval(tasks, measures, fields.storage, devices)
 
     final = read(fields.split, fields.measures)
@@ -226,19 +222,15 @@ def read_postprocess(spec: EvaluationSpec) -> postprocess.Postprocess | None:
     """The post-processing with the sentences that it is fit on; None without post-processing."""
     if not spec.postprocess:
         return None
-    try:
+    with about("config.eval.postprocess_data"):
         return postprocess.read(spec.postprocess, spec.postprocess_data, spec.postprocess_dimensions, spec.data)
-    except UserError as error:
-        raise UserError(f"config.eval.postprocess_data: {error}") from None
 
 
 def check_postprocess(evaluation: Evaluation | None, size: int) -> None:
     """Refuses a post-processing that cannot be fit to embeddings of this size."""
     if evaluation and evaluation.postprocess:
-        try:
+        with about(f"config.eval.postprocess_data: embeddings of {size} elements"):
             postprocess.check(evaluation.postprocess, size, evaluation.tasks)
-        except UserError as error:
-            raise UserError(f"config.eval.postprocess_data: embeddings of {size} elements: {error}") from None
 
 
 def check_sizes(sizes: Sequence[int], whole: int, evaluation: Evaluation | None) -> tuple[int, ...]:
@@ -264,13 +256,11 @@ def read_analysis(spec: AnalysisSpec, scored: EvaluationSpec, evaluation: Evalua
     development = evaluation.pairs if evaluation else None
     name = spec.data or scored.data
     is_read = (spec.split, scored.development) == ("dev", "stsb")
-    try:
-        if spec.data or development is None or (local_path(name).is_dir() and not is_read):
+    if spec.data or development is None or (local_path(name).is_dir() and not is_read):
+        with about("config.analysis.data"):
             sentences, _, pairs = read_data(name, split=spec.split)
-        else:
-            sentences, pairs = development.first_as_read, development
-    except UserError as error:
-        raise UserError(f"config.analysis.data: {error}") from None
+    else:
+        sentences, pairs = development.first_as_read, development
     sentences = [sentence for sentence in sentences if sentence.strip()]
     distinct = list(dict.fromkeys(sentences))
     if len(distinct) < FEWEST_ANALYSED:

@@ -15,7 +15,7 @@ from simcse_jax.data.examples import Examples
 from simcse_jax.devices import processes
 from simcse_jax.encoding.arguments import resolve_prompt
 from simcse_jax.encoding.embedder import Embedder, on_local_devices
-from simcse_jax.errors import UserError, system_message
+from simcse_jax.errors import UserError, about, system_message
 from simcse_jax.host.outputs import output_folder
 from simcse_jax.host.storage import local_path, sha256, writing
 from simcse_jax.huggingface.cross_encoder import is_cross_encoder
@@ -61,13 +61,11 @@ def read_teachers(spec: TeacherSpec, student: str, size: int) -> list[Embedder]:
 
 
 def _read_teacher(field: str, name: str) -> Embedder:
-    try:
+    with about(field):
         if is_cross_encoder(name):
             raise UserError(f"{name} is a cross-encoder; score candidates with mine --judge, and leave the field empty")
         model = load_model(name)
         pooler = choose_pooler_and_warn(model, None, stacklevel=2)
-    except UserError as error:
-        raise UserError(f"{field}: {error}") from None
     settings = model.settings
     teacher = on_local_devices(model, model.tokenizer, pooler, "float32")
     prompt = resolve_prompt(settings.prompts, settings.default_prompt_name, None, None)
@@ -103,10 +101,8 @@ def _read_or_encode(
 
 def _encode(field: str, name: str, teacher: Embedder, sentences: list[str]) -> np.ndarray:
     processes.say(f"encoding {len(sentences):,} distinct sentences with the teacher {name}")
-    try:
+    with about(f"{field}={name}"):
         return teacher.with_progress(sentences, processes.is_first())
-    except UserError as error:
-        raise UserError(f"{field}={name}: {error}") from None
 
 
 def _key(teacher: Embedder, sentences: list[str]) -> str:

@@ -83,7 +83,7 @@ def trace_encoding(
 
 
 def most_tokens(data: DataSpec, columns: int, devices: int, fill: float, chunk_size: int) -> tuple[int, ...]:
-    """The places for tokens of each column, in the program of a batch without padding; see `recipe.Recipe.most_tokens`."""
+    """The places for tokens of each column, in the program without padding; see `recipe.Recipe.most_tokens`."""
     share = data.batch_size // devices
     together = min(chunk_size or share, share)
     lengths = data.column_lengths(columns) or (data.longest[1],) * columns

@@ -19,7 +19,7 @@ from simcse_jax.config.flags import no_such_field
 from simcse_jax.config.recipes import run_recipe
 from simcse_jax.config.recorded import is_record
 from simcse_jax.config.sections import Config, Section
-from simcse_jax.errors import UserError, nearest, no_such
+from simcse_jax.errors import UserError, about, nearest, no_such
 from simcse_jax.field import Field, Rule, each_once, field
 from simcse_jax.training.sweeps.metrics import METRICS, WORDS, is_development, share_data
 
@@ -214,7 +214,5 @@ def _apply_variant(config: config_dict.ConfigDict, variant: Variant) -> Section:
         for part in path:
             term = term[part]
         term[last] = value
-    try:
+    with about(f"variant {variant.name!r}"):
         return validate(resolved)
-    except UserError as error:
-        raise UserError(f"variant {variant.name!r}: {error}") from None
