@@ -31,7 +31,7 @@ from simcse_jax.devices.mesh import (
 from simcse_jax.devices.parts import distribute, replicate_whole
 from simcse_jax.encoding.embedder import Embedder
 from simcse_jax.errors import UserError
-from simcse_jax.evaluation.analysis.last_layer import EmbedWithLayers, LastLayer, Sample
+from simcse_jax.evaluation.analysis.last_layer import EmbedWithLayers, LastLayer
 from simcse_jax.evaluation.analysis.tokens import Protocol, survey
 from simcse_jax.evaluation.evaluator import Encode, Evaluator
 from simcse_jax.evaluation.retrieval import RetrievalSpec
@@ -40,7 +40,7 @@ from simcse_jax.models import partial
 from simcse_jax.models.changes import Repeated, Retemplated
 from simcse_jax.models.config import EncoderConfig, Template
 from simcse_jax.models.masking import Masking
-from simcse_jax.models.parameters import Arrays, Params, with_encoder
+from simcse_jax.models.parameters import Params, with_encoder
 from simcse_jax.models.sentence_encoder import Graph, build
 from simcse_jax.objectives.objective import Columns, Term
 from simcse_jax.objectives.registry import find_pairing, find_temperature, load_loss, needing, trained_objectives
@@ -258,6 +258,14 @@ def make_setup(config: Section, inputs: Inputs) -> Setup:
     masking = generator.masking if generator else inputs.language_model
     encoder = add_parts(model.config, spec)
     frozen = (generator.params if generator else {}) | partial.in_step(frozen_params(spec, model))
+    if config.parallel.gather == BY_LAYER:
+        on_devices = distribute(cast_to_product_dtype(frozen, jnp.dtype(config.train.dtype)), mesh)
+    else:
+        on_devices = replicate(frozen, replicated_sharding(mesh))
+    measuring: list[Evaluator[EmbedWithLayers]] = []
+    if sample:
+        surveyed = survey(embed.tokens, sample.sentences, Protocol(), "config.analysis.data")
+        measuring = [LastLayer(surveyed, sample, find_temperature(config.objective))]
     corpus = inputs.corpus
     parts = [(part.num_columns, part.lengths) for part in corpus.parts] if corpus is not None else [(1, ())]
     intervals = config.train.log_every, config.eval.every, config.analysis.every, config.checkpoint.keep_every
@@ -273,14 +281,14 @@ def make_setup(config: Section, inputs: Inputs) -> Setup:
         ),
         embed=embed,
         schedule=schedule,
-        measuring=[_make_measuring(embed, sample, config)] if sample else [],
+        measuring=measuring,
         scoring=[evaluation.development] if evaluation else [],
         encoder=encoder,
         numbers=make_settings(config, max(schedule.total, 1)),  # it divides the learning rate
         batch_size=config.train.batch_size,
         unpad=config.train.unpad,
         scores_both=spec.dual_encoder and config.eval.encoder == "better",
-        frozen=_place_frozen(frozen, config, mesh) if frozen else None,
+        frozen=on_devices if frozen else None,
     )
 
 
@@ -309,17 +317,6 @@ def abstract_step(
     recipe = make_recipe(config, columns, masking, networks, data.column_lengths(columns))
     numbers, parts = make_settings(config, total_steps=1), config.parallel.parts
     return AbstractStep(spec, data, encoder, columns, generator, recipe, numbers, jnp.dtype(dtype), parts)
-
-
-def _place_frozen(frozen: Arrays, config: Section, mesh: Mesh) -> Params:
-    if config.parallel.gather == BY_LAYER:
-        return distribute(cast_to_product_dtype(frozen, jnp.dtype(config.train.dtype)), mesh)
-    return replicate(frozen, replicated_sharding(mesh))
-
-
-def _make_measuring(embed: Embedder, sample: Sample, config: Section) -> LastLayer:
-    surveyed = survey(embed.tokens, sample.sentences, Protocol(), "config.analysis.data")
-    return LastLayer(surveyed, sample, find_temperature(config.objective))
 
 
 def make_settings(config: Section, total_steps: int) -> StepSettings:

@@ -147,16 +147,15 @@ def model_fields(model: Pretrained, data: DataSummary) -> dict[str, Any]:
     anchor, positive = prompts.get("query", ""), next(filter(None, map(prompts.get, DOCUMENT_PROMPTS)), "")
     if data.width == 1 or data.score:
         anchor = positive = prompts.get(model.settings.default_prompt_name or "", "")
-    quoted = {"anchor": anchor, "positive": "" if data.width == 1 else positive}
+    prompts_of_roles = {}
+    for role, text in {"anchor": anchor, "positive": "" if data.width == 1 else positive}.items():
+        quoted = '"' + text.replace('"', '""') + '"' if "," in text or '"' in text else text
+        prompts_of_roles[f"data.prompts.{role}"] = quoted
     return {
         "model.pooler": model.pooler,
         "model.mlp": "always" if model.has_head else "none",
-        **{f"data.prompts.{role}": _quoted(text) for role, text in quoted.items()},
+        **prompts_of_roles,
     }
-
-
-def _quoted(text: str) -> str:
-    return '"' + text.replace('"', '""') + '"' if "," in text or '"' in text else text
 
 
 def data_fields(data: DataSummary, objectives: Mapping[str, Any]) -> dict[str, Any]:

@@ -231,17 +231,17 @@ def describe_runs(runs: Sequence[SweepRun]) -> str:
 
 def describe_machines(runs: Sequence[SweepRun]) -> str:
     """A line for below the table: versions and device of the runs that exist; several lines where these differ."""
+    names = ("simcse_jax", "jax", "flax", "optax", "numpy", "transformers", "tokenizers")
+
+    def machine(versions: Mapping[str, Any], device: Mapping[str, Any]) -> str:
+        listed = ", ".join(f"{name} {versions[name]}" for name in names if name in versions)
+        return f"{listed}; Python {versions['python']}; {device['count']} × {device['kind']}"
+
     records = [folder.read_run() for folder in (Workdir(run.workdir) for run in runs) if folder.exists]
-    lines = Counter(_machine(record["versions"], record["device"]) for record in records)
+    lines = Counter(machine(record["versions"], record["device"]) for record in records)
     if len(lines) == 1:
         return next(iter(lines))
     return "\n".join(f"- {count} run{'s' * (count > 1)}: {line}" for line, count in lines.items())
-
-
-def _machine(versions: Mapping[str, Any], device: Mapping[str, Any]) -> str:
-    names = ("simcse_jax", "jax", "flax", "optax", "numpy", "transformers", "tokenizers")
-    listed = ", ".join(f"{name} {versions[name]}" for name in names if name in versions)
-    return f"{listed}; Python {versions['python']}; {device['count']} × {device['kind']}"
 
 
 def check_same_data(runs: Sequence[SweepRun]) -> None:
@@ -278,17 +278,12 @@ def _source_values(run: SweepRun, field: str) -> tuple[Any, ...]:
     if field == "model.init_from":
         return config.model.init_from, config.model.num_layers
     if field == "data.train":
+        data = config.data
+        drawn = data.augment.name or data.subsample or data.held_out or data.positives in ("next_3_sentences", "spans")
         objectives = tuple(name for name, term in config.objective.items() if term.weight)
         read = tuple(item for item in flatten(config).items() if item[0].startswith(("data.", "teacher.")))
-        return config.model.init_from, trains(config), objectives, read, run.seed if draws_data(config) else None
+        return config.model.init_from, trains(config), objectives, read, run.seed if drawn else None
     return run.variant, None
-
-
-def draws_data(config: Section) -> bool:
-    """Whether the training data are other ones with another seed."""
-    data = config.data
-    drawn = data.augment.name or data.subsample or data.held_out
-    return bool(drawn or data.positives in ("next_3_sentences", "spans"))
 
 
 def _text(value: Any) -> str:
