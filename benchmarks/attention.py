@@ -3,10 +3,11 @@
     python -m benchmarks.attention [--tokens 512 2048 8192] [--batch-tokens 16384] [--peers pytorch] [--output FILE]
 
 Twelve heads of 64 numbers, nothing dropped. "blocks" is what `models.attention.attend` computes without kernels, up to
-512 tokens all at once; "kernel" is cuDNN on a GPU, one head after the other on a CPU. Arrays lie as a layer's projections do: texts, tokens, heads, numbers. PyTorch is in a process of its own. Times
-are medians of the rounds, of calls that take 50 ms together. MiB are results and temporaries: of the compiled program,
-or of PyTorch's allocator on a GPU. Differences are norms, as shares of those of what our blocks compute in float32, the
-largest of three gradients; also where a text's last third is padding. What fails has its reason in place of a number.
+512 tokens all at once; "kernel" is cuDNN on a GPU, one head after the other on a CPU. Arrays lie as a layer's
+projections do: texts, tokens, heads, numbers. PyTorch is in a process of its own. Times are medians of the rounds, of
+calls that take 50 ms together. MiB are results and temporaries: of the compiled program, or of PyTorch's allocator on a
+GPU. Differences are norms, as shares of those of what our blocks compute in float32, the largest of three gradients;
+also where a text's last third is padding. What fails has its reason in place of a number.
 """
 
 import contextlib
