@@ -6,7 +6,7 @@ and never has two of them whole. The backward pass gathers each layer, and compu
 
 import dataclasses
 from collections.abc import Callable, Hashable, Sequence
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -16,17 +16,6 @@ from jaxtyping import Array, Float, Int
 Module = TypeVar("Module", bound=nnx.Module)
 
 
-@runtime_checkable
-class Way(Protocol):
-    """How a parameter becomes whole; equal for those of layers that are computed in a loop."""
-
-    def gather(self, sent: jax.Array, part: jax.Array) -> jax.Array:
-        """The whole array, gathered from the parts. Its gradient is the part's."""
-
-    def rows(self, part: jax.Array, numbers: Int[Array, "*tokens"]) -> Float[Array, "*tokens D"]:
-        """Rows of a table, by their numbers."""
-
-
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class Part:
@@ -34,7 +23,7 @@ class Part:
 
     sent: Any  # arrays, or what JAX puts in their places
     part: Any
-    way: Way = dataclasses.field(metadata={"static": True})
+    way: Any = dataclasses.field(metadata={"static": True})  # `training.gathering.Placement`
 
 
 def is_part(value: Any) -> bool:

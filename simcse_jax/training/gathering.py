@@ -36,7 +36,7 @@ LAYER = "encoder.layers."  # in the names of a layer's parameters
 
 
 class Placement(NamedTuple):
-    """Where the parts of a split parameter are, and how it is gathered (`models.by_layer.Way`)."""
+    """Where the parts of a split parameter are, and how it becomes whole: equal for those of layers in a loop."""
 
     split: P
     devices: int  # the number of parts
