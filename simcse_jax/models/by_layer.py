@@ -50,9 +50,7 @@ def gathered(layer: Module) -> Module:
 def alike(layers: Sequence[nnx.Module], kinds: Sequence[Hashable]) -> list[range]:
     """Runs of consecutive layers that differ in nothing but the values of their parameters.
 
-    Args:
-      layers: all of them; those that share their parameters are the same object.
-      kinds: what else makes them differ.
+    Layers that share their parameters are the same object; `kinds` are what else makes them differ.
     """
     described: list[Any] = []
     runs: list[range] = []
@@ -73,13 +71,10 @@ def in_a_loop(
     hidden: Float[Array, "..."],
     kept: Sequence[str],
 ) -> Float[Array, "L ..."]:
-    """Runs layers that are `alike` in a loop; returns the result of each, from that of the one before.
+    """Runs L layers that are `alike` in a loop; returns the result of each, from that of the one before.
 
-    Args:
-      layers: L of them, the first one's number is `first`.
-      compute: compute(number, layer, hidden) of a layer that is whole.
-      hidden: the first one's input.
-      kept: names of results within a layer that are not computed again.
+    `first` is the first one's number, compute(number, layer, hidden) computes a layer that is whole, and `kept` are the
+    names of results within a layer that are not computed again.
     """
     graph, _ = nnx.split(layers[0])
     states = [nnx.split(layer)[1] for layer in layers]

@@ -120,13 +120,8 @@ def make_gathering(
 ) -> tuple[Gathering, Gathering]:
     """Chooses how each parameter of a step is gathered: the trained ones, and the frozen ones.
 
-    Args:
-      graph: of the encoder.
-      params, frozen: those that train and those that do not, or their shapes.
-      mesh: the devices.
-      tokens: the number of places for tokens in each device's part of the batch, if the networks read no other rows of
-        the word embeddings than those of the batch's tokens; otherwise 0.
-      by_layer: whether a layer's parameters become whole when it computes, and words when they are looked up.
+    `tokens` is the number of places for tokens in each device's part of the batch, if the networks read no other rows
+    of the word embeddings than those of the batch's tokens; otherwise 0.
     """
     # What only products read is sent in the products' type. They would round it anyway, so no bit of the loss changes.
     params_of_step = partial.of_step(params, frozen)

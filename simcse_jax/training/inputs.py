@@ -166,16 +166,7 @@ def read_held_out(data: DataSpec, spec: HeldOutSpec, fields: RetrievalSpec, devi
 
 
 def choose_devices(wanted: int, parts: int, batch_size: int) -> list[jax.Device]:
-    """The first devices of each process.
-
-    Args:
-      wanted: how many; 0: all.
-      parts: how many of them share a copy of the state.
-      batch_size: what all of them divide; 0: nothing.
-
-    Raises:
-      UserError: naming the field that does not fit their number.
-    """
+    """The first `wanted` devices of each process (0: all), which must divide `batch_size`; `parts` share a copy."""
     backend.start()
     available = jax.local_device_count()
     if wanted > available:
