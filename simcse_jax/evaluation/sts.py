@@ -31,7 +31,7 @@ TITLES = {"STSBenchmark": "STS-B", "SICKRelatedness": "SICK-R"}  # where the pap
 # The keys next to the tasks in a result file.
 BESIDE_TASKS = (
     *("average", "averages", "retrieval", "retrieval_average", "retrieval_settings"),
-    *("mteb", "mteb_average", "truncated", "development", "masked_token_accuracy", "ended_at_step", "best_step"),
+    *("mteb", "mteb_average", "truncated", "development", "ended_at_step", "best_step"),
     "against_start",
     *("transfer", "transfer_average", "transfer_protocol"),
     *(name for names in EXTRA.values() for name in names),

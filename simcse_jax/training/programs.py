@@ -5,7 +5,7 @@ from typing import Any
 
 import jax
 
-from simcse_jax.data.corpora import AnyBatches, Programs
+from simcse_jax.data.corpora import AnyBatches
 from simcse_jax.devices import processes
 from simcse_jax.devices.flops import peak, product_flops
 from simcse_jax.models.platforms import tracing_for
@@ -25,7 +25,9 @@ class Updates:
 
     def __init__(self, setup: Setup, batches: AnyBatches):
         """Chooses the programs' sizes by the batches."""
-        self._setup, self._sizes = setup, choose_sizes(setup, batches)
+        self._setup = setup
+        steps, devices = setup.schedule.total, setup.mesh.size
+        self._sizes = batches.sizes(steps, devices, setup.recipe.chunk_size, unpad=setup.unpad)
         self._listing = batches.listing(self._sizes)
         for line in (*self._listing, *batches.repeated()):
             processes.say(line)
@@ -81,9 +83,3 @@ class Updates:
     ) -> tuple[TrainState, StepMetrics]:
         """Does update `step`, counted from 0, whose program is compiled."""
         return self._compiled[self._sizes.of(step)](state, batch, settings, self._setup.frozen)
-
-
-def choose_sizes(setup: Setup, batches: AnyBatches) -> Programs:
-    """The programs of a run."""
-    unpad, chunk_size = setup.unpad, setup.recipe.chunk_size
-    return batches.sizes(setup.schedule.total, setup.mesh.size, chunk_size, unpad=unpad)
