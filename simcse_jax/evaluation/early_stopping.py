@@ -39,7 +39,6 @@ from simcse_jax.errors import UserError
 SEED = 1111
 MOST_EPOCHS = 200  # another round begins while no more are done
 HELD_OUT = 0.05  # of the training rows, where no others choose the epoch
-FEWEST = 20  # rows of which a twentieth is a row
 
 
 class ClassifierTraining(NamedTuple):
@@ -86,10 +85,15 @@ def masked_split(train: Bool[np.ndarray, " N"], held_out: Bool[np.ndarray, " N"]
 
 
 def random_split(train: Bool[np.ndarray, " N"]) -> RowSplit:
-    """A split that holds out a twentieth of the training rows, at random: a mask (N,) with `FEWEST` rows or more."""
+    """A split that holds out a twentieth of the training rows, at random: a mask (N,)."""
     rows = np.flatnonzero(train)
     rows = rows[np.random.RandomState(SEED).permutation(len(rows))]
     cut = int(HELD_OUT * len(rows))
+    if not cut:
+        raise UserError(
+            f"{len(rows)} sentences to train a classifier on, of which this transfer protocol holds out a twentieth; "
+            "it needs 20 or more"
+        )
     return RowSplit(rows[cut:], rows[:cut], drawn=len(rows))
 
 

@@ -60,20 +60,6 @@ def forward(params: Params, x: Float[Array, "B D"]) -> tuple[Float[Array, "B D"]
     return jnp.concatenate([*done, x], axis=1), log_det
 
 
-def inverse(params: Params, z: Float[Array, "B D"]) -> Float[Array, "B D"]:
-    """x = f⁻¹(z), (B, D) to (B, D)."""
-    sizes = [z.shape[1]]
-    for _ in params[1:]:
-        sizes.append(sizes[-1] // 2)
-    x = z[:, z.shape[1] - sizes[-1] :]
-    for level in reversed(range(len(params))):
-        x, _ = jax.lax.scan(_step_back, x, params[level], reverse=True)
-        if level:
-            end = z.shape[1] - sizes[level]
-            x = jnp.concatenate([x, z[:, end - (sizes[level - 1] - sizes[level]) : end]], axis=1)
-    return x
-
-
 def log_likelihood(params: Params, x: Float[Array, "B D"]) -> Float[Array, " B"]:
     """log p(x) = log N(f(x); 0, I) + log|det ∂f/∂x| (the paper's section 4), (B, D) to (B,), in nats."""
     z, log_det = forward(params, x)
@@ -163,9 +149,3 @@ def _step(x: Float[Array, "B D"], step: dict[str, Any]) -> tuple[Float[Array, "B
     kept, shifted = jnp.split(x, [x.shape[1] // 2], axis=1)
     x = jnp.concatenate([kept, shifted + _shift(step, kept)], axis=1)
     return x, SCALE * jnp.sum(step["actnorm"]["log_scale"])
-
-
-def _step_back(x: Float[Array, "B D"], step: dict[str, Any]) -> tuple[Float[Array, "B D"], None]:
-    kept, shifted = jnp.split(x, [x.shape[1] // 2], axis=1)
-    x = jnp.concatenate([kept, shifted - _shift(step, kept)], axis=1)[:, ::-1]
-    return x * jnp.exp(-SCALE * step["actnorm"]["log_scale"]) - step["actnorm"]["bias"], None

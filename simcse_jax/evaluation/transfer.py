@@ -32,7 +32,6 @@ import numpy as np
 from jaxtyping import Bool, Float, Int, Int64, Shaped
 
 from simcse_jax.choices import GRIDS, PROTOCOLS, TRANSFER
-from simcse_jax.errors import UserError
 from simcse_jax.evaluation import early_stopping, logistic, sts
 from simcse_jax.evaluation.evaluator import Embed, Encode, by_task, encode_once, with_titles
 from simcse_jax.evaluation.transfer_files import FOLDS, Task
@@ -198,23 +197,6 @@ def _early_stopped(
                 yield FoldResult(development, best, fit(outer[number], [grid[best]]).predicted[0])
 
 
-def fold_count(protocol: str) -> int:
-    """How many folds a protocol has."""
-    return early_stopping.SETTINGS[protocol].folds if protocol in early_stopping.SETTINGS else FOLDS
-
-
-def check_sizes(tasks: dict[str, Task], protocol: str) -> None:
-    """Refuses tasks with too few sentences for a protocol of the PyTorch classifier."""
-    for name, task in tasks.items():
-        folds = [fold for fold in make_folds(task, fold_count(protocol)) if not fold.has_development_set]
-        fewest = min((int(fold.train.sum()) for fold in folds), default=early_stopping.FEWEST)
-        if fewest < early_stopping.FEWEST:
-            raise UserError(
-                f"{name} has {fewest} sentences to train a classifier on; the transfer protocol {protocol} holds out a "
-                f"twentieth of them, so it needs {early_stopping.FEWEST} or more"
-            )
-
-
 def evaluate(encode: Encode, tasks: dict[str, Task], *, protocol: str = "sklearn") -> dict[str, dict[str, Any]]:
     """Trains and scores the classifiers of each task.
 
@@ -227,7 +209,8 @@ def evaluate(encode: Encode, tasks: dict[str, Task], *, protocol: str = "sklearn
     """
     results = {}
     for name, task in with_titles(tasks):
-        folds = make_folds(task, fold_count(protocol))
+        settings = early_stopping.SETTINGS.get(protocol)
+        folds = make_folds(task, settings.folds if settings else FOLDS)
         scored = score(features(encode, task), task.labels, folds, protocol, task.classes)
         shown = [{key: value for key, value in fold.items() if key != "f1" or name == "MRPC"} for fold in scored]
         means = {
@@ -245,43 +228,29 @@ class Transfer:
     missing: Sequence[str] = ()  # requested tasks without data
     transfer_protocol: str = "sklearn"
 
-    def __post_init__(self) -> None:
-        """Checks that there are enough sentences."""
-        if self.transfer_protocol in early_stopping.SETTINGS:
-            check_sizes(self.tasks, self.transfer_protocol)
-
     def __call__(self, embed: Embed) -> dict[str, Any]:
         """The numbers of one model."""
         results = by_task(functools.partial(evaluate, protocol=self.transfer_protocol), embed, self.tasks)
-        return {"transfer": results, "transfer_protocol": self.transfer_protocol, **average(results, self.missing)}
+        numbers = {"transfer": results, "transfer_protocol": self.transfer_protocol}
+        if self.missing:  # no other average would compare
+            return numbers
+        mean = np.mean([result["accuracy"] for result in results.values()])
+        return numbers | {"transfer_average": round(float(mean), 4)}
 
     def table(self, numbers: dict[str, Any]) -> str:
-        """The paper's table."""
-        return table(numbers["transfer"], self.missing)
+        """Accuracies in the columns of SimCSE's Table E.1, MRPC's F1 after its own; a dash means no figure."""
+        results = numbers["transfer"]
+        tasks = sorted([*results, *self.missing], key=TRANSFER.index)
+        titles = [TITLES.get(task, task) for task in tasks]
+        cells = [f"{results[task]['accuracy']:.2f}" if task in results else "-" for task in tasks]
+        if "MRPC" in results:
+            cells[tasks.index("MRPC")] += f"/{results['MRPC']['f1']:.2f}"
+        if len(tasks) > 1:
+            mean = numbers.get("transfer_average")
+            titles, cells = [*titles, "Avg."], [*cells, "-" if mean is None else f"{mean:.2f}"]
+        return sts.aligned([titles, cells])
 
     @property
     def protocol(self) -> str:
         """A description of the figures."""
         return f"accuracy × 100, protocol {self.transfer_protocol} ({PROTOCOLS[self.transfer_protocol]})"
-
-
-def average(results: dict[str, dict[str, Any]], missing: Sequence[str]) -> dict[str, float]:
-    """{"transfer_average": …}, the mean accuracy over the tasks; nothing when a task is missing."""
-    if missing:
-        return {}
-    return {"transfer_average": round(float(np.mean([result["accuracy"] for result in results.values()])), 4)}
-
-
-def table(results: dict[str, dict[str, Any]], missing: Sequence[str]) -> str:
-    """Accuracies in the columns of SimCSE's Table E.1, MRPC's F1 after its own; a dash means no figure."""
-    tasks = sorted([*results, *missing], key=TRANSFER.index)
-    titles = [TITLES.get(task, task) for task in tasks]
-    cells = [f"{results[task]['accuracy']:.2f}" if task in results else "-" for task in tasks]
-    cells = [
-        f"{cell}/{results[task]['f1']:.2f}" if task == "MRPC" and task in results else cell
-        for task, cell in zip(tasks, cells, strict=True)
-    ]
-    if len(tasks) > 1:
-        mean = average(results, missing).get("transfer_average")
-        titles, cells = [*titles, "Avg."], [*cells, "-" if mean is None else f"{mean:.2f}"]
-    return sts.aligned([titles, cells])
