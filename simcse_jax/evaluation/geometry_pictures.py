@@ -21,6 +21,7 @@ from simcse_jax.evaluation.plotting import (
     SMALLEST,
     Pictures,
     add_grid,
+    add_legend,
     new_figure,
     shortened,
     spread,
@@ -225,18 +226,15 @@ def runs(by_run: Mapping[str, Sequence[PlanePoint]], title: str) -> Pictures:
       by_run: the places, by the runs' names; none without a place.
     """
     names = [shortened(name) for name in by_run]
-    columns = max(1, min(3, int(80 / (max(map(len, names)) + 8))))
-    rows = math.ceil(len(names) / columns)
     paths = [np.array([(point.uniformity, point.alignment) for point in points]) for points in by_run.values()]
-    with new_figure((6.6, 4.7 + 0.2 * rows)) as (figure, pictures):
+    with new_figure((6.6, 4.7)) as (figure, pictures):
         axes = figure.subplots()
         axes.set_title(f"Alignment and uniformity on {title}, by training step", loc="left")
         for name, style, path in zip(names, styles(by_run).values(), paths, strict=True):
             axes.plot(*path.T, markersize=4.5 if len(path) <= MANY else 2.2, label=name, zorder=3, **style)
             axes.plot(*path[:1].T, markersize=5.5, zorder=4, **style | {"markerfacecolor": "white"})
         _name_axes(axes, *np.concatenate(paths).T)
-        handles, _ = axes.get_legend_handles_labels()
-        figure.legend(handles, names, loc="outside lower center", ncols=columns, frameon=False, handlelength=3.5)
+        add_legend(figure)
         figure.canvas.draw()  # the layout is known from here on
         figure.set_layout_engine("none")
         ends = [(run, place) for run, path in enumerate(paths) for place in dict.fromkeys((len(path) - 1, 0))]

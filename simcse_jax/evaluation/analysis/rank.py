@@ -17,7 +17,7 @@ from simcse_jax.evaluation.analysis import page
 from simcse_jax.evaluation.analysis.page import PageSection
 from simcse_jax.evaluation.analysis.report import to_json
 from simcse_jax.evaluation.analysis.spectrum import effective_rank
-from simcse_jax.evaluation.plotting import Pictures, add_grid, new_figure, panels, shortened, styles
+from simcse_jax.evaluation.plotting import Pictures, add_grid, add_legend, new_figure, panels, shortened, styles
 from simcse_jax.evaluation.sts import aligned
 
 # How the dimensions are correlated, and what that is.
@@ -224,7 +224,7 @@ def picture(models: Mapping[str, Ranks], data: str) -> Pictures:
     """Rank and effective rank over the artificial rows, a panel for each model and a line for each batch size."""
     columns = min(3, len(models))
     lines = -(-len(models) // columns)
-    with new_figure((1.0 + 3.6 * columns, 1.6 + 2.9 * lines)) as (figure, pictures):
+    with new_figure((1.0 + 3.6 * columns, 1.0 + 2.9 * lines)) as (figure, pictures):
         places = panels(figure, len(models), columns)
         figure.suptitle(f"Rank of the dimensions' correlation, {shortened(data)}", fontsize=10, x=0.01, ha="left")
         for panel, (label, ranks) in zip(places, models.items(), strict=True):
@@ -243,8 +243,7 @@ def picture(models: Mapping[str, Ranks], data: str) -> Pictures:
             panel.set_xlabel("artificial rows")
             panel.set_ylabel("rank (mean of the batches)")
             add_grid(panel)
-        handles, names = places[0].get_legend_handles_labels()
-        figure.legend(handles, names, loc="outside lower center", ncols=min(columns, 2), frameon=False)
+        add_legend(figure)
     return pictures
 
 
