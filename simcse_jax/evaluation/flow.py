@@ -1,10 +1,9 @@
 """BERT-flow (Li et al. 2020, "On the Sentence Embeddings from Pre-trained Language Models"): a small Glow.
 
-An invertible map f of embeddings to a standard normal latent space, z = f(x), trained by maximum likelihood on frozen
-embeddings; cosines are then computed from z. Architecture and hyper-parameters are those of the authors' released code
-(github.com/bohanli/BERT-flow, config_l3_d3_w32): three levels of three steps, each step an actnorm, the channels in
-reverse order, and an additive coupling; after a level half of the channels go straight to z. Two
-things differ: the actnorms are initialized from more than one batch, and Adam has its bias correction.
+An invertible map f of embeddings to a standard normal latent space, z = f(x), trained by maximum likelihood. As in the
+authors' code (github.com/bohanli/BERT-flow, config_l3_d3_w32), three levels of three steps: an actnorm, the channels in
+reverse order, and an additive coupling; after a level half of the channels go straight to z. Two things differ: the
+actnorms are initialized from more than one batch, and Adam has its bias correction.
 """
 
 import functools

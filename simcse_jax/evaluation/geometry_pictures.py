@@ -1,8 +1,4 @@
-"""Pictures of the geometry of models: SimCSE's Figures 3, F.1 and G.1, and SimCSE++'s Figure 1.
-
-Each is drawn as PNG and as SVG. It needs no caption, and is legible in grey: lines differ in style and markers, not in
-colour alone. The same numbers give the same bytes.
-"""
+"""Pictures of the geometry of models: SimCSE's Figures 2, 3, F.1 and G.1, and SimCSE++'s Figure 1."""
 
 import math
 import textwrap

@@ -1,9 +1,7 @@
 """Retrieval: compares the documents nearest to each query with those judged relevant.
 
 Documents are encoded and compared block by block, on all devices; of a block's embeddings only the best of each query
-are kept, so a corpus may be larger than memory for its embeddings. The ranking is trec_eval's: by score in float32, of
-equal scores by the id of the document, the last one first. As in BEIR, a document with the id of the query is left out;
-not so if it is judged, where BEIR leaves it out as well.
+are kept. The ranking is trec_eval's: by score in float32, of equal ones by the document's id, the last one first.
 """
 
 import dataclasses

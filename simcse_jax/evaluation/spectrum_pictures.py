@@ -1,7 +1,4 @@
-"""Pictures of how training flattens the spectrum (SimCSE, Section 5), over the steps of runs.
-
-Each is drawn as PNG and as SVG. It needs no caption, and is legible in grey.
-"""
+"""Pictures of how training flattens the spectrum (SimCSE, Section 5), over the steps of runs."""
 
 from collections.abc import Mapping
 

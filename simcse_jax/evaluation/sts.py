@@ -1,8 +1,4 @@
-"""Semantic textual similarity: the correlation of cosines with gold scores, in every protocol of the papers.
-
-SimCSE's Table B.1 has two metrics, Spearman's and Pearson's correlation, and three ways to make one figure of a
-year's subsets: `all`, over the pairs of all subsets together; `mean`, the mean of the subsets' correlations; `wmean`,
-that mean weighted by their numbers of pairs. Spearman and `all` are the papers' own and the defaults here.
+"""Semantic textual similarity: the correlation of cosines with gold scores, in every protocol of SimCSE's Table B.1.
 
 Reads SentEval's folder (`data/downstream`: STS/STS12-en-test, …, STS/STSBenchmark, SICK), and files of graded pairs.
 """

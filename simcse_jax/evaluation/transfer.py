@@ -6,19 +6,8 @@
 | TREC, MRPC | 10-fold cross-validation over the training set chooses, the test set scores |
 | SST2 | the development set chooses, the test set scores |
 
-As in SentEval, sentences are split at white space and joined by single spaces, sorted by their number of words before
-they are dealt to folds (stratified, shuffled with seed 1111), and accuracies are rounded to two digits before the best
-regularization, the first of equals, is taken.
-
-`pytorch` is the protocol of SimCSE's own rows in Table E.1: SentEval's PyTorch classifier as its evaluation.py sets it
-(`early_stopping.py`), with penalties λ = 10⁻⁵ … 10⁻². The rows that score λ also choose the epoch, so its development
-accuracy is flattering. The classifier that is tested holds out a twentieth of the training rows for that, or uses the
-development set. `pytorch_fast` is the same with the settings of that script's fast mode, which scores development sets
-(`--mode dev`), and with 5 folds in place of 10.
-
-`sklearn` is logistic regression to the minimum (`logistic.py`) with C = 2⁻² … 2³. It differs from SentEval in two
-things: SentEval tries C = 2⁻¹ … 2⁵ for TREC and MRPC, here all tasks have one grid; and a fit is more exact than
-scikit-learn's default tolerance.
+As in SentEval, folds are stratified and shuffled with seed 1111, and accuracies are rounded to two digits before the
+best regularization, the first of equals, is taken. docs/background/classifiers.md compares the classifiers.
 """
 
 import dataclasses
@@ -57,19 +46,12 @@ class Fold(NamedTuple):
         return len(self.inner) == 1
 
 
-class FoldResult(NamedTuple):
-    """The development accuracy of each of a fold's C regularizations, and the class of each row by the best one."""
-
-    development: Float[np.ndarray, " C"]
-    best: int
-    predicted: Int[np.ndarray, " N"]
+# The development accuracy of each of a fold's regularizations, and the class of each row by the best one.
+FoldResult = tuple[Float[np.ndarray, " C"], Int[np.ndarray, " N"]]
 
 
 def stratified_folds(labels: Shaped[np.ndarray, " N"], count: int = FOLDS, seed: int = SEED) -> Int64[np.ndarray, " N"]:
-    """The fold of each row: (N,) labels to (N,) numbers below `count`, with the same share of every class in each.
-
-    They are those of scikit-learn's StratifiedKFold(count, shuffle=True, random_state=seed).
-    """
+    """The fold of each row: those of scikit-learn's StratifiedKFold(count, shuffle=True, random_state=seed)."""
     generator = np.random.RandomState(seed)
     _, first, numbers = np.unique(labels, return_index=True, return_inverse=True)
     by_appearance = np.argsort(np.argsort(first))[numbers]
@@ -91,10 +73,7 @@ def _cross_validation(labels: Int[np.ndarray, " N"], rows: Mask, count: int) -> 
 
 
 def make_folds(task: Task, count: int = FOLDS) -> list[Fold]:
-    """Without splits ten folds with ten inner ones, without a development set one with ten, otherwise one with one.
-
-    Ten is `count`.
-    """
+    """Without splits `count` folds with as many inner ones, without a development set one with those, else one with one."""
     masks = {split: np.zeros(len(task.labels), bool) for split in task.splits}
     for split, rows in task.splits.items():
         masks[split][rows] = True
@@ -124,9 +103,6 @@ def score(
 ) -> list[dict[str, Any]]:
     """Chooses the regularization of each fold and scores it.
 
-    Args:
-      protocol: one of `PROTOCOLS`.
-
     Returns:
       By fold {"accuracy": …, "dev_accuracy": …, "regularization": …, "f1": …}, × 100; F1 of label 1, only for
       two classes. The regularization is C or λ, depending on the protocol.
@@ -136,12 +112,12 @@ def score(
     else:
         choices = _early_stopped(inputs, labels, folds, classes, protocol)
     results = []
-    for fold, chosen in zip(folds, choices, strict=True):
-        predicted, wanted = chosen.predicted[fold.test], labels[fold.test]
+    for fold, (development, classes_of_all) in zip(folds, choices, strict=True):
+        predicted, wanted = classes_of_all[fold.test], labels[fold.test]
         result = {
             "accuracy": round(100 * float(np.mean(predicted == wanted)), 2),
-            "dev_accuracy": float(chosen.development[chosen.best]),
-            "regularization": float(GRIDS[protocol][chosen.best]),
+            "dev_accuracy": float(development.max()),
+            "regularization": float(GRIDS[protocol][development.argmax()]),
         }
         if classes == 2:
             hits, named = np.sum((predicted == 1) & (wanted == 1)), np.sum(predicted == 1) + np.sum(wanted == 1)
@@ -150,10 +126,9 @@ def score(
     return results
 
 
-def _choose(accuracies: Sequence[Float[np.ndarray, " C"]]) -> tuple[Float[np.ndarray, " C"], int]:
-    """The mean development accuracy × 100 of each regularization, and the best one, from those of the inner folds."""
-    development = np.round(100 * np.mean(accuracies, axis=0), 2)
-    return development, int(np.argmax(development))
+def _development(accuracies: Sequence[Float[np.ndarray, " C"]]) -> Float[np.ndarray, " C"]:
+    """The development accuracy × 100 of each regularization, from those of the inner folds."""
+    return np.round(100 * np.mean(accuracies, axis=0), 2)
 
 
 def _converged(
@@ -169,8 +144,8 @@ def _converged(
     for fold in folds:
         outer = next(predictions)  # (C, N)
         right = [next(predictions)[:, held_out] == numbers[held_out] for _, held_out in fold.inner]
-        development, best = _choose([is_right.mean(axis=1, dtype=np.float64) for is_right in right])
-        yield FoldResult(development, best, present[outer[best]])
+        development = _development([is_right.mean(axis=1, dtype=np.float64) for is_right in right])
+        yield development, present[outer[development.argmax()]]
 
 
 def _early_stopped(
@@ -190,11 +165,12 @@ def _early_stopped(
 
         for number, fold in enumerate(folds):
             fitted = [fit(split, grid) for split in inner[number]]
-            development, best = _choose([classifier.accuracy for classifier in fitted])
+            development = _development([classifier.accuracy for classifier in fitted])
+            best = int(development.argmax())
             if fold.has_development_set:
-                yield FoldResult(development, best, fitted[0].predicted[best])  # a second training would be the same
+                yield development, fitted[0].predicted[best]  # a second training would be the same
             else:
-                yield FoldResult(development, best, fit(outer[number], [grid[best]]).predicted[0])
+                yield development, fit(outer[number], [grid[best]]).predicted[0]
 
 
 def evaluate(encode: Encode, tasks: dict[str, Task], *, protocol: str = "sklearn") -> dict[str, dict[str, Any]]:

@@ -1,8 +1,4 @@
-"""Pictures of a report and of the dynamics of runs: the figures of the isotropy paper.
-
-Each is drawn as PNG and as SVG, can be read without a caption, and stays legible in grey: lines differ in their
-style and markers, not in colour alone. The same numbers give the same bytes.
-"""
+"""Pictures of a report and of the dynamics of runs: the figures of the isotropy paper."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -140,11 +136,10 @@ def self_similarity_change(pairs: Sequence[Mapping[str, Any]]) -> Pictures:
 def _outliers(tokens: Sequence[Mapping[str, Any]]) -> list[int]:
     """The places of the tokens that have a label: those around a sentence, and the largest changes of the others."""
     changes = np.array([token["change"] for token in tokens])
-    far = np.argsort(-np.abs(changes - np.median(changes)), kind="stable")
-    special = [place for place, token in enumerate(tokens) if token["special"]]
+    far = np.argsort(-np.abs(changes - np.median(changes)), kind="stable")[:NAMED].tolist()
     chosen: list[int] = []
-    for place in [*special, *far[:NAMED].tolist()]:  # a label takes a height and a width
-        near = [other for other in chosen if abs(place - other) < len(tokens) / 5]
+    for place in [*(place for place, token in enumerate(tokens) if token["special"]), *far]:
+        near = [other for other in chosen if abs(place - other) < len(tokens) / 5]  # a label takes a width and a height
         if all(abs(changes[place] - changes[other]) > 0.06 * np.ptp(changes) for other in near):
             chosen.append(place)
     return chosen
