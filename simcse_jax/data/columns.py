@@ -9,7 +9,6 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from shlex import quote
 from typing import NamedTuple
 
-from simcse_jax.data.files import stem_of
 from simcse_jax.data.row_lists import Negatives, numbered
 from simcse_jax.data.rows import Row, is_number
 from simcse_jax.data.scores import parse_score
@@ -114,7 +113,6 @@ class Chosen(NamedTuple):
     negatives: Negatives  # which of these are hard negatives
     unsure: tuple[int, ...] = ()  # which of `places` were not chosen by name
     alone: bool = False  # the table has no other column
-    missed: frozenset[str] = frozenset()  # usual names of the next role, which the table lacks
     unread: tuple[str, ...] = ()  # further columns that may hold sentences
     scored: bool = False  # not named, and next to a column of scores
 
@@ -140,39 +138,42 @@ def choose_columns(
         sentences = [name for name in content if is_sentences(name)] or (content if len(content) == 1 else [])
         chosen = _by_name(names, sentences, where, roles) or _by_order(names, sentences, content, where, ordered)
     for place in chosen.places:
-        check_unique(names, names[place], where)
+        place_of(names, names[place], where)
     return chosen._replace(alone=len(names) == 1, scored=not mapped and bool(of_values(names, SCORES)))
 
 
-def choose_column(names: Sequence[str], rows: Iterable[Row], column: str | None, where: str) -> str:
+def place_of(names: Sequence[str], name: str, where: str, field: str = "") -> int:
+    """The index of a column, whose name must be there, and only once; `field` is the setting that names it."""
+    if name not in names:
+        said = f" ({field})" if field else ""
+        raise UserError(f"{where}: no column {name!r:.60}{said}; it has {listed(names, name)}")
+    if list(names).count(name) > 1:
+        raise UserError(f"{where}: {list(names).count(name)} columns are called {name!r}; rename them")
+    return list(names).index(name)
+
+
+def choose_column(names: Sequence[str], column: str | None, where: str) -> str:
     """The one column of sentences to encode or to search: the named one, one with a usual name, or the only one.
 
-    Refuses a first line that is a sentence, and numbers as the only column besides labels and row numbers.
-
-    Args:
-      rows: looked at if no name decides.
+    Refuses a first line that is a sentence.
     """
-    usual = _named(names, ("sentence", "text", *USUAL_NAMES["anchor"]))
-    candidates = usual or [name for name in names if is_sentences(name) or len(names) == 1]
-    if column is not None and column not in names:
-        raise UserError(f"{where}: no column {column!r:.60}; it has {listed(names, column)}")
-    if column is None and len(candidates) == 1:
+    if column is None:
+        usual = _named(names, ("sentence", "text", *USUAL_NAMES["anchor"]))
+        candidates = usual or [name for name in names if is_sentences(name) or len(names) == 1]
+        if len(candidates) != 1:
+            raise UserError(f"{where}: which column to use? It has {listed(names)}; name one with column (--column)")
+        column = candidates[0]
         remedy = "name the column in the first line, e.g. sentence (a .txt has no such line), or this one with --column"
-        check_header(candidates[0], [], where, remedy)
-        place = names.index(candidates[0])
-        is_sure = usual or len(names) == 1
-        values = [] if is_sure else _written(row.fields[place] for row in itertools.islice(rows, LOOKED_AT))
-        candidates = [] if values and all(map(is_number, values)) else candidates
-    if column is None and len(candidates) != 1:
-        raise UserError(f"{where}: which column to use? It has {listed(names)}; name one with column (--column)")
-    column = candidates[0] if column is None else column
-    check_unique(names, column, where)
+        check_header(column, [], where, remedy)
+    place_of(names, column, where)
     return column
 
 
 def _mapped(names: Sequence[str], mapped: Mapping[str, str], where: str) -> Chosen:
-    further = _numbered(names, mapped.get("negative"), where)
-    _check_mapped(names, {role: name for role, name in mapped.items() if role != "negative" or not further}, where)
+    further = _numbered(names, mapped.get("negative"))
+    for role, name in mapped.items():
+        if role != "negative" or not further:
+            place_of(names, name, where, f"data.columns.{role}")
     if "neutral" in mapped and "negative" not in mapped:
         raise UserError("data.columns.negative: data.columns.neutral is set, so this must be set too")
     return _chosen(names, {role: [name] for role, name in mapped.items()}, further)
@@ -189,10 +190,10 @@ def _by_name(
     pair = weak if is_weak else pair
     for role, spellings in usual_names.items():
         columns = [pair[role]] if role in pair else _named(names, spellings)
-        if columns and role == "negative" and (more := numbered(names, columns[0], where)):
+        if columns and role == "negative" and (more := numbered(names, columns[0])):
             raise UserError(f"{where}: has {columns[0]!r} and {more[0]!r}; set data.columns.negative to the one to use")
         if not columns and role == "negative":
-            columns = further = next(filter(None, (_numbered(names, name, where) for name in spellings)), [])
+            columns = further = next(filter(None, (_numbered(names, name) for name in spellings)), [])
         if columns:
             usual[role] = columns
     if not usual:
@@ -208,10 +209,8 @@ def _by_name(
             f"{where}: has {last!r:.60}, but which column is the {missing}? There are {listed(names)}; set "
             "data.columns.anchor (and positive, negative)"
         )
-    missed = next((spellings for role, spellings in usual_names.items() if role not in usual), ())
     unsure = (0, 1) if is_weak else (0,) if is_left else ()
-    chosen = _chosen(names, usual, further)
-    return chosen._replace(unsure=unsure, missed=frozenset(missed), unread=tuple(unread))
+    return _chosen(names, usual, further)._replace(unsure=unsure, unread=tuple(unread))
 
 
 def _by_order(
@@ -269,9 +268,9 @@ def of_values(names: Sequence[str], usual: Sequence[str]) -> list[str]:
     return [name if name in names else written[plain(name)] for name in usual if plain(name) in written]
 
 
-def _numbered(names: Sequence[str], name: str | None, where: str) -> list[str]:
+def _numbered(names: Sequence[str], name: str | None) -> list[str]:
     """The columns NAME_1, NAME_2, … of a table without a column NAME."""
-    return numbered(names, name, where) if name and name not in names else []
+    return numbered(names, name) if name and name not in names else []
 
 
 def _chosen(names: Sequence[str], by_role: Mapping[str, list[str]], further: list[str]) -> Chosen:
@@ -286,12 +285,6 @@ def _chosen(names: Sequence[str], by_role: Mapping[str, list[str]], further: lis
         if role == "negative":
             end = len(places)
     return Chosen(places, Negatives(first, end, numbered=bool(further)))
-
-
-def fitting(rows: Iterator[Row], chosen: Chosen, names: Sequence[str], where: str) -> Iterator[Row]:
-    """The same rows, if they fit the choice of columns."""
-    rows = only_sentences(rows, chosen, names, where)
-    return _without_late(rows, chosen) if where.lower().endswith(".jsonl") else rows
 
 
 def only_sentences(rows: Iterator[Row], chosen: Chosen, names: Sequence[str], where: str) -> Iterator[Row]:
@@ -384,17 +377,6 @@ def _words(text: str) -> int:
     return len(text.split()) + sum(character >= "\u2e80" for character in text) // 2
 
 
-def _without_late(rows: Iterator[Row], chosen: Chosen) -> Iterator[Row]:
-    for row in rows:
-        for name in row.late:
-            if (chosen.unsure and is_sentences(name)) or {name, stem_of(name)} & chosen.missed:
-                raise UserError(
-                    f"{row.where}: has the field {name!r}, which the first line lacks; name the columns to read, "
-                    "data.columns.anchor (and positive, negative), or give it there too"
-                )
-        yield row
-
-
 def warn_of_unread(names: Sequence[str], chosen: Chosen, scores: Collection[str], where: str) -> None:
     """Warns about columns that are not read: further sentences, and labels or scores, without which all pairs count.
 
@@ -441,18 +423,12 @@ def choose_values(
     None if none is mapped, and `needed_by`, the setting that needs one, is empty.
     """
     name = columns.get(kind)
-    if name:
-        _check_mapped(names, {kind: name}, where)
-    elif not needed_by:
-        return None
-    elif usual := of_values(names, USUAL_VALUES[kind]):
-        name = usual[0]
-    else:
+    usual = of_values(names, USUAL_VALUES[kind]) if needed_by and not name else []
+    if needed_by and not (name or usual):
         raise UserError(
             f"{where}: no {kind}s, but {needed_by} needs them; it has {listed(names)}: set data.columns.{kind}"
         )
-    check_unique(names, name, where)
-    return list(names).index(name)
+    return place_of(names, name or usual[0], where, f"data.columns.{kind}") if name or usual else None
 
 
 def choose_candidate_scores(names: Sequence[str], columns: Mapping[str, str], needed_by: str, where: str) -> list[int]:
@@ -462,7 +438,7 @@ def choose_candidate_scores(names: Sequence[str], columns: Mapping[str, str], ne
     """
     mapped = columns.get("score")
     if mapped:
-        _check_mapped(names, {"score": mapped}, where)
+        place_of(names, mapped, where, "data.columns.score")
     apart = [pair for pair in SCORED_APART if not mapped or mapped in pair]
     score_columns = next((list(pair) for pair in apart if {*pair} <= {*names}), [mapped] if mapped else [])
     score_columns = score_columns or _named(names, SCORED_TOGETHER)
@@ -471,18 +447,4 @@ def choose_candidate_scores(names: Sequence[str], columns: Mapping[str, str], ne
             f"{where}: no scores of positives and hard negatives, but {needed_by} needs them; it has "
             f"{listed(names)}: set data.columns.score, or teacher.model to a model that gives them"
         )
-    for name in score_columns:
-        check_unique(names, name, where)
-    return [list(names).index(name) for name in score_columns]
-
-
-def check_unique(names: Sequence[str], name: str, where: str) -> None:
-    """Refuses a column name that is not unique."""
-    if list(names).count(name) > 1:
-        raise UserError(f"{where}: {list(names).count(name)} columns are called {name!r}; rename them")
-
-
-def _check_mapped(names: Sequence[str], mapped: Mapping[str, str], where: str) -> None:
-    for role, name in mapped.items():
-        if name not in names:
-            raise UserError(f"{where}: no column {name!r:.60} (data.columns.{role}); it has {listed(names, name)}")
+    return [place_of(names, name, where) for name in score_columns]

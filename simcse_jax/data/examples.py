@@ -19,8 +19,8 @@ from simcse_jax.data.columns import (
     choose_candidate_scores,
     choose_columns,
     choose_values,
-    fitting,
     numbers_of,
+    only_sentences,
     warn_of_unread,
 )
 from simcse_jax.data.datasets import LIBRARIES, Library
@@ -208,7 +208,7 @@ def open_source(
         label, score = (None if place is None else wanted.index(names[place]) for place in (label, score))
         candidates = [wanted.index(names[place]) for place in candidates]
         names, rows = wanted, read_parquet(as_path(specification), wanted)[1]
-    rows = fitting(rows, choice._replace(places=chosen), names, where)
+    rows = only_sentences(rows, choice._replace(places=chosen), names, where)
     if negatives.first > 1:
         rows = split_positives(rows, names, chosen[1], *(candidates[:1] if score is None else [score]))
     if not negatives.numbered and negatives.first < negatives.end:

@@ -128,19 +128,18 @@ def test_columns_are_mapped_or_told_and_labels_and_late_fields_do_not_get_lost(w
     assert read_examples(path, labels=True).labels.tolist() == [0]
     for first, second, columns, late in (
         (PAIR, NEXT | {"negative": "n"}, {}, "negative"),
-        (PAIR, NEXT | {"neg_1": "n"}, {}, "neg_1"),
+        (PAIR, NEXT | {"neg_1": "n"}, {}, ""),  # numbered ones may lack
         ({"text": "a"}, {"text": "b", "positive": "q"}, {}, "positive"),
         ({"x": "a", "y": "p"}, BY_ORDER | {"z": "n"}, {}, "z"),
         ({"x": "a", "y": "p"}, BY_ORDER | {"id": 7, "label": 0, "z": ""}, {}, ""),
         ({"text": "a"}, {"text": "b", "note": "n"}, {}, ""),
-        ({"text": "a"}, {"text": "b", "negative": 0.3}, {}, ""),  # no positive, so no negative is read
         ({"text": "a"}, {"text": "b", "positive": "q"}, {"anchor": "text"}, ""),
         (PAIR, NEXT | {"negative": None}, {}, ""),
         (PAIR | {"neg": []}, NEXT | {"neg": ["n"]}, {}, ""),
     ):
         path = write("a.jsonl", f"{json.dumps(first)}\n{json.dumps(second)}\n")
         if late:
-            refused(path, f"a.jsonl: line 2: has the field {late!r}", **columns)
+            refused(path, f"a.jsonl: line 1: the field {late!r} is missing", **columns)
         else:
             read_examples(path, columns)
     for header, options, said in (
