@@ -86,9 +86,7 @@ def _check_text(path: Path, number: int, line: bytes) -> None:
     if number == 1 and b"\r" in line.rstrip(b"\r") and not line.endswith(b"\n"):
         raise UserError(f"{path}: its lines end in CR alone; convert them, e.g. `tr '\\r' '\\n'`")
     if b"\0" in line:
-        raise UserError(
-            f"{path}: line {number} has a zero byte, so it is not UTF-8 text; is it UTF-16, or binary?"
-        )
+        raise UserError(f"{path}: line {number} has a zero byte, so it is not UTF-8 text; is it UTF-16, or binary?")
 
 
 class Row(NamedTuple):
