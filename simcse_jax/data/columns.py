@@ -5,7 +5,7 @@ import itertools
 import numbers
 import re
 import warnings
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from shlex import quote
 from typing import NamedTuple
 
@@ -62,12 +62,10 @@ METADATA |= {"category", "topic", "domain", "dataset", "subset", "type", "tag", 
 METADATA |= {"labels", "scores", "negativerows", *(name.replace("_", "") for name in itertools.chain(*SCORED_APART))}
 LOOKED_AT = 1000  # rows examined to see whether a column chosen without its name holds sentences
 MANY = 12  # in this many rows, sentences are rarely all alike
-NOT_SENTENCES: dict[str, Callable[[str], object]] = {  # if all cells of a column match
-    "numbers": is_number,
-    "dates": re.compile(r"\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}([T ]\d{1,2}:\d{2}\S*)?|\d{1,2}:\d{2}(:\d{2})?").fullmatch,
-    "links": re.compile(r"(\w+://|www\.)\S+").fullmatch,
-    "identifiers": re.compile(r"(?=\D*\d)[\w.:/#-]+", re.ASCII).fullmatch,
-}
+CODE = re.compile(  # a date, a link or an identifier
+    r"\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4} \d\S*|(\w+://|www\.)\S+|(?=\D*\d)[\w.:/#-]+", re.ASCII
+)
+CURE = "set data.columns.anchor (and positive, negative)"
 ENDS = tuple(".!?。！？")  # of sentences
 SHOWN = 12  # names of columns in an error
 
@@ -204,11 +202,8 @@ def _by_name(
     if is_left:
         usual, unread = {"anchor": unread, **usual}, []
     if missing := next((role for role in list(usual_names)[: len(usual)] if role not in usual), None):
-        last = usual[list(usual)[-1]][0]
-        raise UserError(
-            f"{where}: has {last!r:.60}, but which column is the {missing}? There are {listed(names)}; set "
-            "data.columns.anchor (and positive, negative)"
-        )
+        has = f"has {usual[list(usual)[-1]][0]!r:.60}, but which column is the {missing}?"
+        raise UserError(f"{where}: {has} There are {listed(names)}; {CURE}")
     unsure = (0, 1) if is_weak else (0,) if is_left else ()
     return _chosen(names, usual, further)._replace(unsure=unsure, unread=tuple(unread))
 
@@ -219,9 +214,7 @@ def _by_order(
     """Up to three columns of sentences; only one if the order means nothing."""
     count = len(sentences)
     if not 1 <= count <= (3 if ordered else 1):
-        raise UserError(
-            f"{where}: which columns to use? It has {listed(names)}; set data.columns.anchor (and positive, negative)"
-        )
+        raise UserError(f"{where}: which columns to use? It has {listed(names)}; {CURE}")
     left_out = tuple(name for name in content if name not in sentences)
     places = [list(names).index(name) for name in sentences]
     return Chosen(places, Negatives(min(2, count), count), tuple(range(count)), unread=left_out)
@@ -249,16 +242,18 @@ def plain(name: str) -> str:
 def _pair_of(names: Sequence[str], pairs: Sequence[tuple[str, str]]) -> dict[str, str]:
     """The anchor and positive columns with the first of these pairs of names that the table has; empty if none."""
     written = {plain(name): name for name in reversed(names)}
-    pair_names = next((pair for pair in pairs if pair[0] in written and pair[1] in written), ())
-    return dict(zip(ROLES, (written[name] for name in pair_names), strict=False))
+    for anchor, positive in pairs:
+        if anchor in written and positive in written:
+            return {"anchor": written[anchor], "positive": written[positive]}
+    return {}
 
 
 def _named(names: Sequence[str], usual: Sequence[str]) -> list[str]:
     """The column with the first of these names, spelled exactly or else similarly; empty if there is none."""
     for written in (str, plain):
-        for wanted in map(written, usual):
-            if column := next((name for name in names if written(name) == wanted), None):
-                return [column]
+        by_name = {written(name): name for name in reversed(names)}
+        if found := [by_name[written(name)] for name in usual if written(name) in by_name]:
+            return found[:1]
     return []
 
 
@@ -276,15 +271,10 @@ def _numbered(names: Sequence[str], name: str | None) -> list[str]:
 def _chosen(names: Sequence[str], by_role: Mapping[str, list[str]], further: list[str]) -> Chosen:
     """The choice of columns by role; numbered columns of negatives, if any, replace a single one."""
     by_role = {**by_role, **({"negative": further} if further else {})}
-    places: list[int] = []
-    first = end = 0
-    for role in ROLES:
-        if role == "negative":
-            first = len(places)
-        places += [list(names).index(name) for name in by_role.get(role, ())]
-        if role == "negative":
-            end = len(places)
-    return Chosen(places, Negatives(first, end, numbered=bool(further)))
+    places = {role: [list(names).index(name) for name in by_role.get(role, ())] for role in ROLES}
+    first = len(places["anchor"] + places["positive"])
+    negatives = Negatives(first, first + len(places["negative"]), numbered=bool(further))
+    return Chosen(list(itertools.chain.from_iterable(places.values())), negatives)
 
 
 def only_sentences(rows: Iterator[Row], chosen: Chosen, names: Sequence[str], where: str) -> Iterator[Row]:
@@ -298,16 +288,15 @@ def only_sentences(rows: Iterator[Row], chosen: Chosen, names: Sequence[str], wh
     for place in (chosen.places[index] for index in chosen.unsure if index < len(chosen.places)):
         values, name = cells[place], names[place]
         if len(chosen.unsure) >= len(chosen.places):
-            remedy = "name the columns in the first line, e.g. sent0,sent1,hard_neg, or with data.columns.anchor (and "
-            check_header(name, values, where, remedy + "positive, negative)")
+            check_header(
+                name, values, where, f"name the columns in the first line, e.g. sent0,sent1,hard_neg, or {CURE}"
+            )
         if len(chosen.places) > 2 and holds_numbers(values):
             pair = [names[index] for index in chosen.places if index != place]
             raise UserError(f"{where}: the field {name!r:.60} {perhaps_scores(name, values, pair)}")
         if values and (content := _other_than_sentences(values, chosen.alone)):
-            raise UserError(
-                f"{where}: the field {name!r:.60} holds {content}; which columns to use? There are {listed(names)}; "
-                "set data.columns.anchor (and positive, negative)"
-            )
+            field = f"the field {name!r:.60} holds {content}"
+            raise UserError(f"{where}: {field}; which columns to use? There are {listed(names)}; {CURE}")
     if alone and (values := cells[chosen.places[0]]) and all(len(value.splitlines()) == 2 for value in values):
         name = names[chosen.places[0]]
         raise UserError(
@@ -358,9 +347,10 @@ def numbers_of(chosen: Chosen, rows: Iterable[Row], names: Sequence[str]) -> dic
 
 def _other_than_sentences(values: Sequence[str], alone: bool) -> str:
     """The kind of a column without sentences; "" for sentences. A table's only column is refused for numbers alone."""
-    for kind, is_one in NOT_SENTENCES.items():
-        if all(map(is_one, values)) and not (alone and kind != "numbers"):
-            return f"{kind}, e.g. {one_line(values[0])}"
+    if all(map(is_number, values)):
+        return f"numbers, e.g. {one_line(values[0])}"
+    if not alone and all(map(CODE.fullmatch, values)):
+        return f"dates, links or identifiers, e.g. {one_line(values[0])}"
     distinct = len(set(values))
     if not alone and len(values) >= MANY and distinct <= len(values) // (16 if are_long(values) else 3):
         return f"{distinct} different values in {len(values)} rows, e.g. {one_line(values[0])}"
@@ -383,17 +373,17 @@ def warn_of_unread(names: Sequence[str], chosen: Chosen, scores: Collection[str]
     Args:
       scores: those that hold numbers (`numbers_of`).
     """
+    places = chosen.places
     if unread := [name for name in chosen.unread if name not in scores]:
-        more = ", ".join(map(repr, unread[:3])) + (", …" if len(unread) > 3 else "")
-        alone = len(chosen.places) == 1
-        read = ", ".join(repr(names[place]) for place in chosen.places[:3]) + (", …" if len(chosen.places) > 3 else "")
-        read_columns = f"column {read} is" if alone else f"columns {read} are"
-        cure = (
-            "data.columns.anchor and positive name those of pairs" if alone else "data.columns.negative names another"
+        more, read = (
+            ", ".join(map(repr, some[:3])) + ", …" * (len(some) > 3)
+            for some in (unread, [names[place] for place in places])
         )
-        warnings.warn(f"{where}: only its {read_columns} read, and not {more}; {cure}", stacklevel=2)
-    if len(chosen.places) > 1:
-        unread = [name for place, name in enumerate(names) if place not in chosen.places]
+        verb = "s {} are" if places[1:] else " {} is"
+        cure = "data.columns.negative names another" if places[1:] else "data.columns.anchor and positive name pairs"
+        warnings.warn(f"{where}: only its column{verb.format(read)} read, and not {more}; {cure}", stacklevel=2)
+    if places[1:]:
+        unread = [name for place, name in enumerate(names) if place not in places]
         warn_of_values(unread, f"{where}: ", scores=scores)
 
 
@@ -406,13 +396,11 @@ def warn_of_values(names: Sequence[str], before: str, cure: str = "", scores: Co
       cure: what to do; empty: what a run can.
       scores: further columns of numbers.
     """
-    for name in [*of_values(names, (*USUAL_VALUES["label"], *SCORES)), *scores][:1]:
-        cure = cure or (
-            f"data.positives chooses by label, the recipe graded learns from scores, data.columns.score={quote(name)}"
-        )
-        warnings.warn(
-            f"{before}its column {name!r} is not read, so every pair counts as a positive; {cure}", stacklevel=3
-        )
+    if found := [*of_values(names, (*USUAL_VALUES["label"], *SCORES)), *scores]:
+        cure = cure or "data.positives chooses by label, the recipe graded learns from scores, data.columns.score="
+        cure += quote(found[0]) if cure.endswith("=") else ""
+        so = "is not read, so every pair counts as a positive"
+        warnings.warn(f"{before}its column {found[0]!r} {so}; {cure}", stacklevel=3)
 
 
 def choose_values(
