@@ -350,7 +350,7 @@ def _other_than_sentences(values: Sequence[str], alone: bool) -> str:
     if all(map(is_number, values)):
         return f"numbers, e.g. {one_line(values[0])}"
     if not alone and all(map(CODE.fullmatch, values)):
-        return f"dates, links or identifiers, e.g. {one_line(values[0])}"
+        return f"no sentences, e.g. {one_line(values[0])}"
     distinct = len(set(values))
     if not alone and len(values) >= MANY and distinct <= len(values) // (16 if are_long(values) else 3):
         return f"{distinct} different values in {len(values)} rows, e.g. {one_line(values[0])}"
