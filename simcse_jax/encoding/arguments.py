@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from simcse_jax.choices import POOLERS, pooler_of
-from simcse_jax.data.sentences import only_column
+from simcse_jax.data.sentences import one_column
 from simcse_jax.errors import UserError, broken, nearest
 from simcse_jax.vectors.quantization import Precision, check_no_codes
 
@@ -189,7 +189,7 @@ def embeddings_or_sentences(value: Any, dimension: int) -> Any:
     """Distinguishes embeddings from sentences.
 
     Args:
-      value: sentences, or a table of one column; or embeddings: a vector or a matrix, as a NumPy or JAX array, a
+      value: sentences; or embeddings: a vector or a matrix, as a NumPy or JAX array, a
         PyTorch tensor, or a sequence of numbers, of vectors or of lists of numbers.
 
     Returns:
@@ -204,10 +204,9 @@ def embeddings_or_sentences(value: Any, dimension: int) -> Any:
         if array.dtype.kind not in "iuf":
             return value
     else:
-        column, values = only_column(value)
-        items = list(values)
+        items = list(one_column(value))
         if not items or (first := _numbers(items[0])) is None:
-            return items if column is None else {column: items}
+            return items
         rows = [first]
         for number, item in enumerate(items[1:], 1):
             if (row := _numbers(item)) is None:

@@ -28,8 +28,7 @@ class Updates:
         self._setup = setup
         steps, devices = setup.schedule.total, setup.mesh.size
         self._sizes = batches.sizes(steps, devices, setup.recipe.chunk_size, unpad=setup.unpad)
-        self._listing = batches.listing(self._sizes)
-        for line in (*self._listing, *batches.repeated()):
+        for line in batches.repeated():
             processes.say(line)
         self._steps = [
             make_step(setup.graph, setup.recipes[source]._replace(most_tokens=size), setup.mesh)
@@ -53,7 +52,7 @@ class Updates:
         named, most = "cuda" if device.platform == "gpu" else device.platform, peak(device)
         self._at_peak[size] = product_flops(traced.jaxpr, platform=named).total() / most if most else 0.0
         seconds = time.perf_counter() - started
-        if self._listing:
+        if any(self._sizes.sources) or len(self._steps) > 3:  # batches of one source each
             which = f"program {size + 1} of {len(self._steps)}"
         elif len(self._steps) == 1:
             which = "the step"

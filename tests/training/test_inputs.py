@@ -37,7 +37,7 @@ def test_a_config_that_does_not_fit_names_the_field(tiny_bert, corpus, tmp_path)
         (["parallel.parts=2"], "parallel.parts=2: must divide 1"),
         (["parallel.devices=9"], "parallel.devices=9: there are 8"),
         (["parallel.devices=3"], "train.batch_size=8 is not divisible by 3"),
-        (["train.batch_size=48"], "40 examples are fewer than one batch"),
+        (["train.batch_size=48"], "40 examples, fewer than a batch"),
         (["train.max_steps=0", "train.epochs=999999999999"], "train.epochs=999999999999: gives"),
         (["model.init_from=/no/such"], "no such folder"),
         (["eval.data=/no/such"], "config.eval.data: /no/such"),

@@ -109,7 +109,7 @@ def test_contrastive_tension_takes_one_column_and_enough_sentences(tiny_bert, co
     assert (read.num_columns, read.num_examples) == (2, 40)
     with pytest.raises(UserError, match=r"has 3 columns of them; choose one with data\.columns\.anchor"):
         corpus_of(tiny_bert, corpus["csv"], **fields)
-    with pytest.raises(UserError, match="40 sentences make 40 pairs, fewer than one batch"):
+    with pytest.raises(UserError, match="40 sentences make 40 pairs, fewer than a batch"):
         corpus_of(tiny_bert, corpus["txt"], train__batch_size=48, **fields)
     with pytest.raises(UserError, match="has positives of its own"):
         corpus_of(tiny_bert, corpus["csv"], data__augment__name="crop")
