@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any, Self, Unpack
 
 from simcse_jax.adapters.texts import TextOptions, check_ranges, embed_documents, embed_query, open_model, plain
-from simcse_jax.encoding.arguments import names_ours
 from simcse_jax.errors import UserError, require
 from simcse_jax.simcse import SimCSE
 
@@ -16,7 +15,6 @@ from haystack import Document, component, default_from_dict, default_to_dict  # 
 class _Embedder:
     """A model that is loaded when it is needed, and its options."""
 
-    @names_ours
     def __init__(self, model: SimCSE | str | Path, *, dtype: str | None = None, **options: Unpack[TextOptions]):
         """Loads nothing yet.
 
@@ -67,7 +65,6 @@ class SimCSETextEmbedder(_Embedder):
 class SimCSEDocumentEmbedder(_Embedder):
     """`SimCSEDocumentEmbedder("runs/unsup")`: documents with their embeddings."""
 
-    @names_ours
     def __init__(
         self,
         model: SimCSE | str | Path,

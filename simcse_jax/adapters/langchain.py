@@ -4,7 +4,6 @@ from pathlib import Path
 from typing import Unpack
 
 from simcse_jax.adapters.texts import TextOptions, embed_documents, embed_query, open_model, with_ranges
-from simcse_jax.encoding.arguments import names_ours
 from simcse_jax.errors import require
 from simcse_jax.simcse import SimCSE
 
@@ -18,7 +17,6 @@ class SimCSEEmbeddings(Embeddings):
     Its asynchronous methods are those of LangChain, which call these in a thread.
     """
 
-    @names_ours
     def __init__(self, model: SimCSE | str | Path, *, dtype: str | None = None, **options: Unpack[TextOptions]):
         """Loads the model.
 

@@ -15,8 +15,7 @@ from simcse_jax.adapters.texts import (
     plain,
     with_ranges,
 )
-from simcse_jax.encoding.arguments import advice
-from simcse_jax.errors import UserError, require
+from simcse_jax.errors import UserError, nearest, require
 from simcse_jax.simcse import SimCSE
 
 require("llama-index", "llama_index.core")
@@ -61,7 +60,7 @@ class SimCSEEmbedding(BaseEmbedding):
         model_fields = type(self).model_fields
         for name in fields:
             if name not in model_fields:
-                raise TypeError(f"SimCSEEmbedding has no argument {name}=; {advice(name, list(model_fields))}")
+                raise TypeError(f"SimCSEEmbedding has no argument {name}=; near it is {nearest(name, model_fields)}=")
         options = cast(TextOptions, {name: fields[name] for name in OPTIONS if name in fields})
         _refuse_cache_by_text(fields.get("embeddings_cache"))
         model = copy.copy(open_model(model_name, fields.get("dtype"), options))

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Unpack, get_args, runtime_check
 import numpy as np
 from numpy.typing import ArrayLike
 
-from simcse_jax.encoding.arguments import EncodeOptions, names_ours, with_prompt_of
+from simcse_jax.encoding.arguments import EncodeOptions, with_prompt_of
 from simcse_jax.errors import UserError, nearest, reason, require
 from simcse_jax.evaluation import sts
 from simcse_jax.evaluation.evaluator import Embed, encode_once, with_titles
@@ -63,7 +63,6 @@ class MtebEncoder:
 
     mteb_model_meta: "ModelMeta"
 
-    @names_ours
     def __init__(self, model: SimCSE, **options: Unpack[EncodeOptions]):
         """The model as it is now; later changes of its attributes have no effect.
 

@@ -14,7 +14,6 @@ from simcse_jax.field import (
     above,
     at_least,
     at_most,
-    either,
     explain,
     field,
     number,
@@ -70,7 +69,7 @@ class InfoNCE(Objective):
             at_least(0),
             only=lambda config: config.objective.info_nce.negatives != "positives",
         ),
-        "similarity": field("cosine", "The similarity of two embeddings.", either(MEASURES)),
+        "similarity": field("cosine", "The similarity of two embeddings.", one_of(MEASURES)),
         "symmetric": field(False, "Also find the anchor of each positive."),
         "negatives": field(
             "other", f"Which sentences of the other examples are negatives. {explain(NEGATIVES)}.", one_of(NEGATIVES)
@@ -287,7 +286,7 @@ class ReplacedTokenDetection(SecondPassObjective):
             "The share of tokens that are masked before the generator reads a sentence.",
             rule("above 0 and at most 1", lambda rate: 0 < rate <= 1),
         ),
-        "reading": field("released", f"What is replaced. {explain(REPLACEMENTS)}.", either(REPLACEMENTS)),
+        "reading": field("released", f"What is replaced. {explain(REPLACEMENTS)}.", one_of(REPLACEMENTS)),
     }
 
     def check(self, fields: Any, values: Mapping[str, Any], active: Sequence[Objective]) -> None:
@@ -360,7 +359,7 @@ class MarginMSE(Objective):
     hard_negatives = True
     fields: ClassVar = {
         "weight": weight(),
-        "similarity": field("dot", "The similarity of two embeddings, in both.", either(MEASURES)),
+        "similarity": field("dot", "The similarity of two embeddings, in both.", one_of(MEASURES)),
     }
 
 
@@ -377,7 +376,7 @@ class DistillKL(Objective):
         "teacher_temperature": number(
             0.0, "Divides the teacher's similarities or scores in its place; 0.0: temperature does.", at_least(0)
         ),
-        "similarity": field("dot", "The similarity of two embeddings, in both.", either(MEASURES)),
+        "similarity": field("dot", "The similarity of two embeddings, in both.", one_of(MEASURES)),
     }
 
 
@@ -394,7 +393,7 @@ class GIST(Objective):
         "margin": number(
             0.0, "How much less similar than the positive a negative must be to the teacher.", at_least(0)
         ),
-        "margin_kind": field("absolute", f"What the margin is. {explain(MARGINS)}.", either(MARGINS)),
+        "margin_kind": field("absolute", f"What the margin is. {explain(MARGINS)}.", one_of(MARGINS)),
         "contrast_anchors": field(True, "Other anchors are negatives of an anchor, too."),
         "contrast_positives": field(True, "Other positives are negatives of a positive, too."),
     }
@@ -410,7 +409,7 @@ class RankingDistillation(Objective):
     compares_views = False  # equal views have a list to learn, too
     fields: ClassVar = {
         "weight": weight(),
-        "method": field("listmle", f"Which loss of a list. {explain(LIST_LOSSES)}.", either(LIST_LOSSES)),
+        "method": field("listmle", f"Which loss of a list. {explain(LIST_LOSSES)}.", one_of(LIST_LOSSES)),
         "temperature": number(0.05, "Divides similarities.", above(0)),
         "teacher_temperature": number(
             0.025,

@@ -8,7 +8,7 @@ import jax
 import numpy as np
 
 from simcse_jax.choices import DEVELOPMENT, EXTRA, RETRIEVAL, TRANSFER
-from simcse_jax.config.fields import FEWEST_ANALYSED
+from simcse_jax.config.evaluation_fields import FEWEST_ANALYSED
 from simcse_jax.devices import processes
 from simcse_jax.errors import UserError, about
 from simcse_jax.evaluation import geometry, postprocess, retrieval, sts, transfer, transfer_files

@@ -10,9 +10,9 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding
 
 from simcse_jax.choices import REPEATED, SPANS
-from simcse_jax.config.fields import declared_fields, flatten, has_scores, numbers_of_step
+from simcse_jax.config.evaluation_fields import has_scores
+from simcse_jax.config.fields import BY_LAYER, declared_fields, flatten, numbers_of_step
 from simcse_jax.config.loss_fields import has_data_scores, matryoshka_sizes, matryoshka_weights
-from simcse_jax.config.parallel_fields import BY_LAYER
 from simcse_jax.config.sections import Config, Section
 from simcse_jax.config.source_fields import ONE_SOURCE, gap_reason, read_prompts, read_range, read_weights
 from simcse_jax.data.batches import Corpus

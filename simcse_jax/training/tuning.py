@@ -19,7 +19,8 @@ from ml_collections import config_dict
 
 from simcse_jax.choices import LABELS, RETRIEVAL
 from simcse_jax.config.checks import check_field
-from simcse_jax.config.fields import FIELDS, flatten, has_scores
+from simcse_jax.config.evaluation_fields import has_scores
+from simcse_jax.config.fields import FIELDS, flatten
 from simcse_jax.data.columns import (
     SCORES,
     SENTENCE_PAIRS,

@@ -59,7 +59,7 @@ def test_pipelines_store_and_find_by_the_embeddings_of_the_class_also_after_they
         (lambda: ours.SimCSETextEmbedder(SimCSE(prompted)).to_dict(), UserError, "was given a loaded model"),
         (lambda: Embedder(prompted, meta_fields_to_embed="title"), UserError, "meta_fields_to_embed='title'"),
         (lambda: Embedder(prompted, embedding_separator=3), UserError, "embedding_separator=3"),
-        (lambda: Embedder(prompted, normalize_embeddings=True), TypeError, "use normalize_to_unit="),
+        (lambda: Embedder(prompted, normalize_embeddings=True).warm_up(), TypeError, "normalize_embeddings"),
     ):
         with pytest.raises(error, match=named):
             make()

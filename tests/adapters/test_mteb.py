@@ -157,7 +157,7 @@ def test_embeddings_are_compared_as_the_files_say_prompts_chosen_by_task_and_wro
     for make, error, named in (
         (lambda: MtebEncoder("runs/unsup"), UserError, "not a model of the class SimCSE"),
         (lambda: MtebEncoder(model, prompt_name="x"), UserError, "prompt_name='x'"),
-        (lambda: MtebEncoder(model, normalize_embeddings=True), TypeError, "use normalize_to_unit="),
+        (lambda: MtebEncoder(model, normalize_embeddings=True), TypeError, "normalize_embeddings"),
         (lambda: MtebEncoder(model).encode([], precision="int8", **STS12), UserError, "encode_kwargs: precision"),
         (lambda: MtebEncoder(model).encode([{"image": [None]}], **STS12), UserError, "its inputs are image"),
         (lambda: MtebEncoder(model).encode([{"text": ["on", ["on"]]}], **STS12), UserError, r"text 1 is \['on'\]"),

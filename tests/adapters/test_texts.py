@@ -18,7 +18,6 @@ def test_texts_are_encoded_as_by_the_class_wrong_options_refused_and_fingerprint
 ):
     for options, dtype, named in (
         ({"pooler": "min"}, None, "'min' is not one of"),
-        *(({name: 3}, None, "prompt=3") for name in ("query_prompt", "document_prompt")),
         ({"precision": "int8"}, None, "^precision int8: give ranges= too"),
         ({"precision": "int8", "ranges": [[0.0], [1.0]]}, None, "ranges"),
         ({}, "bfloat16", "^dtype 'bfloat16'"),

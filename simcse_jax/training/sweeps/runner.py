@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 from tqdm import tqdm
 
 from simcse_jax.choices import EXTRA, RETRIEVAL
-from simcse_jax.config.fields import flatten, has_scores, trains
+from simcse_jax.config.evaluation_fields import has_scores
+from simcse_jax.config.fields import flatten, trains
 from simcse_jax.config.recorded import to_record
 from simcse_jax.config.sections import Section
 from simcse_jax.data.examples import prefix_of
