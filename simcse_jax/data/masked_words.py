@@ -10,8 +10,7 @@ import numpy as np
 from simcse_jax.data.draws import row_generator
 from simcse_jax.errors import UserError
 from simcse_jax.huggingface.load import Pretrained, load
-from simcse_jax.huggingface.tokenizer import CHUNK, Tokenizer, read_backend, special_tokens
-from simcse_jax.huggingface.tokenizer_checks import vocabulary
+from simcse_jax.huggingface.tokenizer import CHUNK, Tokenizer, read_backend, special_tokens, vocabulary
 from simcse_jax.models import parameters
 from simcse_jax.models.head import PREFIX
 from simcse_jax.models.language_model import logits

@@ -14,7 +14,7 @@ import numpy as np
 from simcse_jax.choices import MASK_TOKEN, MOST_CHANNELS, WIDEST_CONVOLUTION
 from simcse_jax.errors import UserError
 from simcse_jax.host.storage import read_json
-from simcse_jax.huggingface.tokenizer_rules import MASK_TOKENS
+from simcse_jax.huggingface.template import MASK_TOKENS
 from simcse_jax.huggingface.weight_files import read_weights
 from simcse_jax.huggingface.weight_names import as_float32
 from simcse_jax.models.arrays import AnyArray
