@@ -9,8 +9,7 @@ import numpy as np
 from simcse_jax.errors import UserError
 from simcse_jax.host.storage import sha256
 from simcse_jax.huggingface.load import Pretrained
-from simcse_jax.huggingface.tokenizer import read_backend, special_tokens
-from simcse_jax.huggingface.tokenizer_checks import vocabulary
+from simcse_jax.huggingface.tokenizer import read_backend, special_tokens, vocabulary
 from simcse_jax.models import parameters
 from simcse_jax.models.config import EncoderConfig
 from simcse_jax.models.head import PREFIX
