@@ -65,6 +65,7 @@ def connected(address: str | None) -> Iterator[None]:
     import ray.data
 
     os.environ.setdefault("RAY_worker_niceness", "0")  # of a cluster on this machine; Ray's own is 15
+    os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")  # else it warns of what Ray Data does
     options: dict[str, Any] = {} if address else {"include_dashboard": False}
     try:
         # Without an address, Ray would look for a cluster that another program started.
@@ -206,8 +207,7 @@ def _make_blocks(job: Job, blocks: Sequence[RowBlock], share: Share) -> Iterator
         fn_constructor_args=(job, blocks, share),
         batch_size=1,
         compute=actors,
-        max_restarts=LOST,
-        max_task_retries=LOST,
+        ray_remote_args_fn=lambda: {"max_restarts": LOST, "max_task_retries": LOST},
         **amount[share.kind],
     )
     return _answers(made)
