@@ -8,11 +8,10 @@ from typing import Any
 from ml_collections import config_dict
 
 from simcse_jax.choices import pooler_of
-from simcse_jax.commands import sweep as sweeping
+from simcse_jax.commands.sweep import make_table
 from simcse_jax.config.checks import check_field, validate
 from simcse_jax.config.fields import declared_fields, flatten, make_defaults
 from simcse_jax.config.flags import (
-    SHORT,
     field_meant,
     is_of_package,
     leave_out_missing_scores,
@@ -31,6 +30,8 @@ from simcse_jax.objectives.registry import OBJECTIVES, add
 from simcse_jax.runs.workdir import Workdir
 from simcse_jax.simcse import SimCSE
 from simcse_jax.training.run import sources, train_and_evaluate
+from simcse_jax.training.sweeps.over import make_sweep
+from simcse_jax.training.sweeps.variants import FIELDS as SWEEP_FIELDS
 
 DATA, EVAL = "data.parquet", "eval.parquet"  # in the workdir, for data that a program has in memory
 Callback = Callable[[int, Mapping[str, float]], object]
@@ -161,20 +162,29 @@ def sweep(
     Raises:
       UserError: as `train`; also when a run has failed.
     """
-    declared = load_config(recipe).fields
-    for short, value in {"data": data, "model": model, "eval": eval}.items():
-        if value is not None:
-            if not isinstance(value, str | Path):
-                raise UserError(f"{short}: a sweep takes the name of a file or folder, not {type(value).__name__}")
-            fields[SHORT[short]] = value
+    for short, value in {"data": data, "eval": eval}.items():
+        if not isinstance(value, str | Path | None):
+            raise UserError(f"{short}: a sweep takes the name of a file or folder, not {type(value).__name__}")
+    config, complete, _ = _load_recipe(recipe)
+    declared = flatten(config)
     declared |= {name: value for name, value in fields.items() if name in declared}  # weights of objectives
-    argv = [f"--config={recipe}", f"--workdir={workdir}"]
-    argv += [f"--over={_full_name(name, declared)}={_join_values(v)}" for name, v in (over or {}).items()]
-    for name, value in fields.items():
-        argv.append(
-            f"--config.{name if name.startswith('sweep.') else _full_name(name, declared)}={_join_values(value)}"
-        )
-    return sweeping.run(argv)
+    rows = {_full_name(name, declared): values for name, values in (over or {}).items()}
+    if rows:
+        make_sweep(config, rows)
+    user_fields = _collect_fields(config, data, model, eval, None, fields)
+    for field, value in user_fields.items():
+        set_field(config, field, value)
+    with report_mistakes(recipe):
+        complete(config, {*user_fields})
+    named = {"workdir": workdir, "over": over, "data": data, "model": model, "eval": eval}
+    named = {name: str(value) if isinstance(value, Path) else value for name, value in named.items() if value}
+    arguments = [
+        repr(recipe),
+        *(f"{name}={value!r}" for name, value in named.items()),
+        *([f"**{fields}"] if fields else []),
+    ]
+    command = f"simcse_jax.sweep({', '.join(arguments)})"
+    return make_table(recipe, config, rows, str(workdir), command)
 
 
 def _full_name(name: str, declared: Mapping[str, Any]) -> str:
@@ -188,17 +198,13 @@ def _full_name(name: str, declared: Mapping[str, Any]) -> str:
     return full
 
 
-def _join_values(value: Any) -> str:
-    return ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
-
-
 def set_field(config: config_dict.ConfigDict, name: str, value: Any) -> None:
     """Sets a field of a config by its dotted name, in the type that it has.
 
     Raises:
       UserError: when there is no such field, or the value is not of its type or within its bounds.
     """
-    declared = declared_fields(config)
+    declared = {**declared_fields(config), **(SWEEP_FIELDS if "sweep" in config else {})}
     if name not in declared:
         raise UserError(f"{name}: {no_such_field(name, flatten(config))}")
     default = declared[name].default

@@ -159,4 +159,5 @@ def test_a_sweep(tiny_bert, corpus, tmp_path):
     table = sweep("unsup_bert", workdir=tmp_path, **named, **more)
     run = json.loads(next(tmp_path.glob("*/seed1/run.json")).read_text())
     assert (run["config"]["model"]["init_from"], run["config"]["teacher"]["model"]) == (str(tiny_bert), "")
+    assert "`simcse_jax.sweep('unsup_bert', workdir=" in table.read_text()  # what made it
     assert table.suffix == ".md" and table.read_text().count("| 0.0001 ") + table.read_text().count("0.0001") >= 1

@@ -10,7 +10,7 @@ from simcse_jax.data.labels import NamedLabel
 from simcse_jax.errors import UserError
 from simcse_jax.huggingface.load import load
 from simcse_jax.training import tuning
-from simcse_jax.training.sweeps.over import make_sweep
+from simcse_jax.training.sweeps.over import make_sweep, split_options
 
 QA = ["question", "answer"]
 PAIRS = [(f"question {row}", f"answer {row}") for row in range(1000)]
@@ -106,7 +106,11 @@ def test_what_the_fields_of_a_sweep_s_rows_follow_from_must_be_there_and_be_of_o
     ):
         over = [f"{SHORT[left_out]}={tiny_bert}"]
         with pytest.raises(UserError, match=f"^config.{SHORT[left_out]} .*{give}$"):
-            parse(["--config=tune", f"--{given}"], False, lambda config, over=over: make_sweep(config, over))
+            parse(
+                ["--config=tune", f"--{given}"],
+                False,
+                lambda config, over=over: make_sweep(config, split_options(over)),
+            )
     (tmp_path / "a.txt").write_text("".join(f"{sentence}\n" for sentence in sentences(20)))
     (tmp_path / "b.csv").write_text("question,answer\n" + "".join(f"q{n},a{n}\n" for n in range(20)))
     for name in "cd":  # files of which one has positives alone
