@@ -38,7 +38,6 @@ from simcse_jax.index import folder as index_folder
 from simcse_jax.index.identity import ModelIdentity, check_maker, check_queries
 from simcse_jax.index.index import Index, Result, sharing_copy
 from simcse_jax.index.lance import LanceIndex
-from simcse_jax.index.lance import check_options as check_lance_options
 from simcse_jax.index.options import Backend, SearchOptions, check_precision, check_search
 from simcse_jax.index.placed import Storage
 from simcse_jax.models.config import SIMILARITIES
@@ -581,9 +580,6 @@ class SimCSE:
         kept = self.index.precision if isinstance(self.index, Index) else "float32"
         check_search(top_k, threshold, recall_target, backend, compared, storage, rescore, kept)
         top_k, rescore = int(top_k), None if rescore is None else int(rescore)  # NumPy's integers count bits otherwise
-        in_memory = {"approximate": approximate, "backend": backend != "jax", "storage": storage != "float32"}
-        in_memory["rescore"] = rescore is not None
-        check_lance_options(isinstance(self.index, LanceIndex), refine, nprobes, **in_memory)
         if self.index is None:
             raise UserError("there is no index to search in; call build_index, load_index or open_index first")
         texts = read_sentences(queries, column) if isinstance(queries, Path) else queries

@@ -118,7 +118,7 @@ def train(
     for field, value in user_fields.items():
         set_field(config, field, value)
     if not is_remote(str(workdir)):
-        output_folder(str(workdir), option="workdir", utf8=True)
+        output_folder(str(workdir), option="workdir")
     for field, value, file in (("data.train", data, DATA), ("eval.data", eval, EVAL)):
         if value is not None and not isinstance(value, str | Path):
             user_fields[field] = _write_data(value, workdir, field, file)
@@ -129,7 +129,7 @@ def train(
         leave_out_missing_scores(config, {*user_fields})
     checked = validate(config)
     if not is_remote(str(workdir)):
-        output_folder(str(workdir), sources(checked), option="workdir", utf8=True)
+        output_folder(str(workdir), sources(checked), option="workdir")
     train_and_evaluate(checked, str(workdir), callbacks=callbacks)
     return Run(workdir)
 

@@ -33,7 +33,7 @@ from simcse_jax.commands.verbs import (
 )
 from simcse_jax.errors import UserError
 from simcse_jax.host.hidden import COUNTED, DOT, MANIFEST, PLAN, RANGES
-from simcse_jax.host.outputs import RESUMED, output_file, output_folder
+from simcse_jax.host.outputs import output_file, output_folder
 from simcse_jax.host.storage import Folder, is_remote, local_path
 
 if TYPE_CHECKING:
@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from simcse_jax.data.sentences import SentenceFiles
     from simcse_jax.vectors.quantization import Ranges
 
-BESIDE = f"{{}}.{RANGES}"  # a file next to a .npy of bytes or bits
 WITH_RANGES = ("int8", "uint8")
 SMALL = (*WITH_RANGES, "binary", "ubinary")
 KINDS = (".npy", ".parquet")
@@ -150,8 +149,7 @@ def encode(
     if parts > 1:
         name = name.with_name(f"{name.stem}-{part:05}-of-{parts:05}{name.suffix}")
     inputs = {**as_inputs("--data", data), "--model": model, "--ranges": ranges, "--calibration": calibration}
-    temporary = (*RESUMED, BESIDE) if output_dtype in SMALL else RESUMED
-    path = output_file(str(name), inputs, kinds=KINDS, temporary=temporary, streamed=False)
+    path = output_file(str(name), inputs, kinds=KINDS, streamed=False)
     sentences = SentenceFiles(data, column)
     rows, fingerprint = sentences.scan()
     first, end = (rows * number // parts for number in (part, part + 1))

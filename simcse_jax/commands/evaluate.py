@@ -42,7 +42,6 @@ from simcse_jax.host.storage import local_path, read_json
 if TYPE_CHECKING:
     import numpy as np
 
-    from simcse_jax.evaluation.relatedness import WithRegressor
     from simcse_jax.evaluation.sts import Similarity
     from simcse_jax.simcse import SimCSE
 
@@ -246,14 +245,14 @@ def describe_differences(baseline: Mapping[str, Any], settings: Mapping[str, str
 
 def read_similarity(
     data: str, tasks: list[str], split: str, metrics: Sequence[str], aggregations: Sequence[str], regressor: bool
-) -> "Similarity | WithRegressor":
+) -> "Similarity":
     """The evaluator of the STS tasks; prints which have no data."""
     from simcse_jax.evaluation import relatedness, sts
 
     pairs, missing = sts.read(data, tasks, split)
     say_missing(data, missing, "has no development set" if split == "dev" else "not found")
-    similarity = sts.Similarity(pairs, missing, metrics, aggregations, every_average=True)
-    return relatedness.WithRegressor(similarity, relatedness.read(data, list(pairs))) if regressor else similarity
+    given = (pairs, missing, metrics, aggregations, True)
+    return relatedness.WithRegressor(*given, relatedness.read(data, [*pairs])) if regressor else sts.Similarity(*given)
 
 
 def describe(model: "SimCSE", prompt: str | None, prompt_name: str | None) -> str:

@@ -8,7 +8,6 @@ the steps (SimCSE++, section 5.3). Of runs it also draws the spectrum and the te
 """
 
 import functools
-import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
@@ -399,13 +398,11 @@ def write(
     from simcse_jax.evaluation import geometry_pictures
     from simcse_jax.evaluation.analysis import page, sentences
 
-    files: dict[str, str | bytes] = {FILE: json.dumps(result, indent=2, ensure_ascii=False) + "\n"}
-    files |= {f"{name}.{kind}": content for name, kinds in drawn.items() for kind, content in kinds.items()}
-    parts = {"geometry": geometry_pictures.part(result, drawn)}
+    numbers, parts = {FILE: result}, {"geometry": geometry_pictures.part(result, drawn)}
     if compared:
-        files[sentences.SENTENCES] = json.dumps(compared, ensure_ascii=False) + "\n"
+        numbers[sentences.SENTENCES] = compared
         parts["sentences"] = sentences.part(compared)
-    page.write(output, files, parts)
+    page.write(output, numbers, drawn, parts)
     return [FILE, page.PAGE, *(f"{name}.png and .svg" for name in drawn)]
 
 

@@ -16,7 +16,7 @@ from cyclopts.validators import Number
 from simcse_jax.commands.prepare import name_options, read_columns
 from simcse_jax.commands.verbs import BatchSize, Count, Dtype, ModelName, Pooler, Seed, Texts, TruncateDim, verb
 from simcse_jax.errors import UserError
-from simcse_jax.host.outputs import RESUMED, output_file
+from simcse_jax.host.outputs import output_file
 
 if TYPE_CHECKING:
     from simcse_jax.bulk.mining.miner import Miner
@@ -108,7 +108,7 @@ def mine(
         range_max = default_range_max(num_negatives, range_min, any(limit is not None for limit in limits))
     names = read_columns(columns, ("anchor", "positive"))
     inputs = as_inputs("--pairs", pairs) | {"--corpus": corpus, "--model": model, "--judge": judge}
-    path = output_file(output, inputs, kinds=PAIR_KINDS, temporary=RESUMED, streamed=False)
+    path = output_file(output, inputs, kinds=PAIR_KINDS, streamed=False)
     try:
         files = PairFiles(pairs, names)
         positives = Positives(files.read())

@@ -107,7 +107,7 @@ def make_table(
     name = "_".join([Path(file).stem, argument]) if argument else Path(file).stem
     for _, row_config in variants:
         files = [f"{name}.{kind}" for kind in ("md", "csv", "png", "svg")]
-        output_folder(workdir, sources(row_config), files=files, option="--workdir", utf8=True)
+        output_folder(workdir, sources(row_config), files=files, option="--workdir")
     with held(folder), shorten_warnings():
         runner.check_same_data(runs)
         problems = runner.run_all(runs) if sweep.run else runner.report_finished(runs, folder)

@@ -126,7 +126,7 @@ FIELDS = {
         rule("at least 0 and below 1, or -1", lambda x: x == -1 or 0 <= x < 1),
     ),
     "model.attention_kernels": field(
-        False, "Attention of more than 512 tokens by kernels of TPUs and GPUs, where nothing of it is dropped."
+        False, "Attention of more than 512 tokens by kernels of NVIDIA GPUs, where nothing of it is dropped."
     ),
     "model.keep_settings": field(
         False,

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from simcse_jax.choices import POOLERS, pooler_of
-from simcse_jax.data.sentences import only_column
+from simcse_jax.data.sentences import one_column
 from simcse_jax.errors import UserError
 from simcse_jax.vectors.quantization import Precision, check_no_codes
 
@@ -77,7 +77,7 @@ def embeddings_or_sentences(value: Any, dimension: int) -> Any:
     """Distinguishes embeddings from sentences.
 
     Args:
-      value: sentences, or a table of one column; or embeddings: a vector or a matrix, as a NumPy or JAX array, a
+      value: sentences; or embeddings: a vector or a matrix, as a NumPy or JAX array, a
         PyTorch tensor, or a sequence of numbers, of vectors or of lists of numbers.
 
     Returns:
@@ -87,13 +87,11 @@ def embeddings_or_sentences(value: Any, dimension: int) -> Any:
         return value
     sentences = value
     if not _is_array(value) or (array := _to_numpy(value)).dtype == object:
-        column, values = only_column(value)
-        items = list(values)
-        sentences = items if column is None else {column: items}
-        if not items or isinstance(items[0], str | bytes):
+        sentences = list(one_column(value))
+        if not sentences or isinstance(sentences[0], str | bytes):
             return sentences
         try:
-            array = np.stack([_to_numpy(item) for item in items])
+            array = np.stack([_to_numpy(item) for item in sentences])
         except ValueError:  # of different shapes
             return sentences
     check_no_codes(array)
