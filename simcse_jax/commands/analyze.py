@@ -36,11 +36,6 @@ DEFAULT = Protocol()
 PROTOCOL = Group("Protocol", help="What the paper leaves open; the defaults come closest to it.")
 
 
-def format_numbers(numbers: Sequence[int]) -> str:
-    """A default for the help."""
-    return " ".join(map(str, numbers))
-
-
 @verb
 def analyze(
     models: Annotated[Texts, Parameter(alias="--model", metavar="NAME[=LABEL]...")] = (),
@@ -53,10 +48,7 @@ def analyze(
     split: Literal["dev", "test"] = "test",
     sentences: Count | None = None,
     rank: Annotated[Numbers | None, Parameter(consume_multiple=True, validator=Number(gte=2, lte=MOST_ROWS))] = None,
-    artificial: Annotated[
-        Numbers,
-        Parameter(validator=Number(gte=0, lte=MOST_ROWS), show_default=format_numbers),
-    ] = (0, 100, 300, 704),
+    artificial: Annotated[Numbers, Parameter(validator=Number(gte=0, lte=MOST_ROWS))] = (0, 100, 300, 704),
     batch_size: BatchSize = 64,
     protocol: Annotated[Protocol, Parameter(name="*", group=PROTOCOL)] = DEFAULT,
 ) -> Any:
