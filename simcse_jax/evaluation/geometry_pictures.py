@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from jaxtyping import Float
 
+from simcse_jax.evaluation import spectrum_pictures
 from simcse_jax.evaluation.analysis import page
 from simcse_jax.evaluation.analysis.page import PageSection
 from simcse_jax.evaluation.geometry import GRID, GROUPS, Geometry
 from simcse_jax.evaluation.plotting import (
     COLOURS,
     LONGEST,
-    SMALLEST,
     Pictures,
     add_grid,
     add_legend,
@@ -79,38 +79,13 @@ def models(
 
 
 def singular_values(panels: Panels, title: str) -> Pictures:
-    """The singular values of the models' sentence embeddings, the largest one set to 1 (Figure F.1).
-
-    Those below `SMALLEST` are directions that hardly any sentence uses: they are counted in the legend.
-    """
-    most = max(map(len, panels.values()))
-    width = 6.2 if len(panels) == 1 else 4.8 * len(panels)
-    colours = styles(list(dict.fromkeys(name for by_model in panels.values() for name in by_model)))
-    with new_figure((width, 4.6 + 0.2 * most)) as (figure, pictures):
-        figure.suptitle(f"Singular values of the embeddings of the sentences of {title}", fontsize=10)
-        places = figure.subplots(1, len(panels), sharex=True, sharey=True, squeeze=False)[0]
-        for axes, (panel, by_model) in zip(places, panels.items(), strict=True):
-            for number, (name, geometry) in enumerate(by_model.items()):
-                all_values = geometry.spectrum.singular_values
-                values = all_values[all_values >= SMALLEST]
-                left_out = len(all_values) - len(values)
-                axes.plot(
-                    np.arange(1, len(values) + 1),
-                    values,
-                    markersize=4,
-                    markevery=(0.02 * number, 0.15),
-                    label=shortened(name) + f"  ({left_out} below {SMALLEST:g} not drawn)" * (left_out > 0),
-                    **colours[name],
-                )
-            axes.set_title(panel, loc="left")
-            axes.set_yscale("log")
-            axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
-            axes.yaxis.set_minor_formatter(lambda value, _: "")
-            axes.set_xlabel("number of the singular value, the largest first")
-            axes.grid(color="0.92")
-            axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.13), frameon=False, handlelength=3.5)
-        places[0].set_ylabel("singular value / the largest   (flatter is more isotropic)")
-    return pictures
+    """The singular values of the models' sentence embeddings (Figure F.1)."""
+    values = {
+        panel: {name: geometry.spectrum.singular_values for name, geometry in by_model.items()}
+        for panel, by_model in panels.items()
+    }
+    title = f"Singular values of the embeddings of the sentences of {title}"
+    return spectrum_pictures.singular_values(values, title)
 
 
 def cosines(panels: Panels, title: str) -> Pictures:
@@ -178,10 +153,8 @@ def part(facts: Mapping[str, Any], drawn: Mapping[str, Pictures]) -> str:
     """The part of the report with the pictures, and the models' numbers."""
     sections = [page.picture_section(name, drawn, wide=name == "cosines") for name in page.TEXTS if name in drawn]
     if by_model := facts.get("models"):
-        rows = [
-            [label, f"{model['alignment']:.3f}", f"{model['uniformity']:.3f}", f"{model['spearman']:.2f}"]
-            for label, model in by_model.items()
-        ]
+        fields = ("alignment", "uniformity", "spearman")
+        rows = [[label, *(f"{model[field]:.3f}" for field in fields)] for label, model in by_model.items()]
         numbers = page.table("The models", ["", "alignment", "uniformity", "Spearman × 100"], rows)
         sections.append(PageSection("The models in numbers", "geometry.json has all of them.", numbers))
     about = f"Measured on {facts['data']}." if "data" in facts else "What the runs recorded while they trained."
@@ -202,16 +175,12 @@ class PlanePoint(NamedTuple):
 
 
 def mean_of(seeds: Sequence[Mapping[int, Mapping[str, float]]]) -> list[PlanePoint]:
-    """The mean place of runs that differ in their seed, at the steps that all of them recorded.
-
-    Args:
-      seeds: of each run, `alignment` and `uniformity` by step.
-    """
-    steps = sorted(set.intersection(*(set(points) for points in seeds)))
+    """The mean place of runs that differ in their seed, at the steps that all of them recorded."""
 
     def mean(step: int, field: str) -> float:
         return float(np.mean([points[step][field] for points in seeds]))
 
+    steps = sorted(set.intersection(*map(set, seeds)))
     return [PlanePoint(step, mean(step, "alignment"), mean(step, "uniformity")) for step in steps]
 
 

@@ -33,10 +33,7 @@ def styles(names: Iterable[str], dashed: Iterable[str] = ()) -> dict[str, dict[s
     """The colour, style, marker and width of each line, by its name; no two of ten lines share a colour.
 
     Names that differ in a number alone, such as temperatures, have colours in its order. A line is thinner than those
-    before it, on which it lies, so that of lines that coincide each is seen.
-
-    Args:
-      dashed: the lines that are dashed, with hollow markers, where all others are solid; none: styles differ too.
+    before it, so that of lines that coincide each is seen. If some are `dashed`, with hollow markers, others are solid.
     """
     names, dashed = list(names), set(dashed)
     colours = _in_order(names) or dict(zip(names, itertools.cycle(COLOURS), strict=False))
@@ -74,10 +71,7 @@ def shortened(name: str, longest: int = LONGEST) -> str:
 
 
 def short_names(names: Sequence[str]) -> list[str]:
-    """Names for a picture: the last part of a path, with as many parts before it as distinguish the names.
-
-    A sweep's run, ROW/seedN, keeps its row.
-    """
+    """The last part of each path, with the row of a sweep's run (ROW/seedN), and what else distinguishes the names."""
     cleaned = [name.removeprefix("package:").rstrip("/") for name in names]
     parts = [[part for part in name.split("/") if part] or [name] for name in cleaned]
 

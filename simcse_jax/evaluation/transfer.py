@@ -73,7 +73,7 @@ def _cross_validation(labels: Int[np.ndarray, " N"], rows: Mask, count: int) -> 
 
 
 def make_folds(task: Task, count: int = FOLDS) -> list[Fold]:
-    """Without splits `count` folds with as many inner ones, without a development set one with those, else one with one."""
+    """`count` folds with as many inner ones; with a test set one with those; with a development set one with one."""
     masks = {split: np.zeros(len(task.labels), bool) for split in task.splits}
     for split, rows in task.splits.items():
         masks[split][rows] = True

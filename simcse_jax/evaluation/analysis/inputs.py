@@ -24,13 +24,9 @@ class SpaceData(NamedTuple):
 
 
 def read_data(name: str, column: str | None = None, split: str = "test", count: int = 0) -> SpaceData:
-    """The sentences of a file; of graded pairs the first ones, since the second ones repeat their words.
+    """The sentences of a file; of graded pairs, or of STS-B's `split` in SentEval's folder, the first ones.
 
-    Args:
-      name: a file of sentences or of graded pairs, or SentEval's folder.
-      column: the column of the sentences, where its name is not a usual one.
-      split: of STS-B, of SentEval's folder; a file has none.
-      count: how many, spread evenly from the first to the last; 0: all.
+    The second ones of pairs repeat their words. `count` are spread evenly from the first to the last; 0: all.
     """
     path = local_path(name)
     if not sts.is_graded(path):
