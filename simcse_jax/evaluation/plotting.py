@@ -116,7 +116,7 @@ def add_legend(figure: "Figure") -> None:
     """A legend below all panels, with each name once; the figure grows by its rows."""
     handles: dict[str, Any] = {}
     for axes in figure.axes:
-        handles = dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True)) | handles
+        handles |= dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True))
     columns = max(1, int(figure.get_figwidth() * LETTERS / (max(map(len, handles)) + HANDLE)))
     rows = -(-len(handles) // columns)
     figure.set_figheight(figure.get_figheight() + 0.2 * rows)

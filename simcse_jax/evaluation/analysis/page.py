@@ -41,18 +41,12 @@ class PageSection(NamedTuple):
 def write(
     folder: Path, numbers: Mapping[str, Any], drawn: Mapping[str, Pictures], parts: Mapping[str, str]
 ) -> list[str]:
-    """Writes JSON files, pictures and the page: all or none. Other parts of an existing page stay.
+    """Writes JSON files, pictures and the page, all or none; the names of the files. Other parts of the page stay.
 
     Args:
-      numbers: the contents of the JSON files, by their names.
+      numbers: the contents of the JSON files, by their names; a ValueError if one is not finite.
       drawn: pictures, by their names without an ending.
       parts: of `part`, by their names in `PARTS`; an empty one is taken out.
-
-    Returns:
-      The names of the files; the page is the last to be written.
-
-    Raises:
-      ValueError: when a number is not finite.
     """
     files: dict[str, str | bytes] = {}
     for name, value in numbers.items():

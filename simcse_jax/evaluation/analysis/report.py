@@ -28,14 +28,11 @@ def write(
     compared: ReportMetrics | None,
     maps: Mapping[str, Map],
 ) -> list[str]:
-    """Writes the report, all or none: `metrics.json`, `sentences.json`, `report.html`, and NAME.png and NAME.svg.
+    """Writes the report, all or none: JSON, `report.html`, and NAME.png and NAME.svg; the names of the files.
 
     Args:
       metrics: as `measure.collect` gives them.
       compared: the sentences, as `sentences.compare` gives them; None: not measured.
-
-    Returns:
-      The names of the files; the page is the last to be written.
     """
     drawings = draw(metrics, maps)
     numbers = {METRICS: metrics}

@@ -15,8 +15,6 @@ from simcse_jax.evaluation.analysis.map import Map, project_by_size
 MOST = 500  # sentences, and pairs, that are measured: all of them are in the page
 BINS = np.linspace(-1, 1, 81)  # of the cosines' distributions
 SENTENCES = "sentences.json"
-
-
 FAR = 0.1  # by which the mean cosine of unrelated sentences changes where they are said to move
 
 
