@@ -29,10 +29,10 @@ BANDWIDTHS = (0.01, 0.5)  # of a density: for groups with nearly equal cosines, 
 class Group(NamedTuple):
     """The cosine similarities of the pairs of one gold group; mean, std and density are None for an empty group."""
 
-    pairs: int
-    mean: float | None
-    std: float | None  # with n
-    density: Float[np.ndarray, " G"] | None  # at `GRID`
+    pairs: int = 0
+    mean: float | None = None
+    std: float | None = None  # with n
+    density: Float[np.ndarray, " G"] | None = None  # at `GRID`
 
 
 class Geometry(NamedTuple):
@@ -52,8 +52,7 @@ class Geometry(NamedTuple):
     def to_json(self) -> dict[str, Any]:
         """Everything, for JSON."""
         groups = {
-            name: {"pairs": group.pairs, "mean": _rounded(group.mean), "std": _rounded(group.std)}
-            | {"density": _rounded(group.density)}
+            name: {field: _rounded(value) for field, value in group._asdict().items()}
             for name, group in self.groups.items()
         }
         return {**self.numbers(), "singular_values": _rounded(self.spectrum.singular_values), "groups": groups}
@@ -135,8 +134,7 @@ def cosine_groups(cosines: Float[np.ndarray, " P"], gold: Float[np.ndarray, " P"
     groups = {}
     for index, name in enumerate(GROUPS):
         part = cosines[number == index]
-        empty = len(part) == 0
-        groups[name] = Group(0, None, None, None) if empty else Group(len(part), part.mean(), part.std(), density(part))
+        groups[name] = Group(len(part), part.mean(), part.std(), density(part)) if len(part) else Group()
     return groups
 
 
