@@ -92,3 +92,8 @@ def encode_once(encode: Encode, sides: Iterable[Sequence[str]]) -> list[Float[np
         raise UserError("the model's embeddings are not finite; it cannot be scored")
     row = {sentence: number for number, sentence in enumerate(sentences)}
     return [embeddings[[row[sentence] for sentence in side]] for side in sides]
+
+
+def pair_features(first: Float[np.ndarray, "P D"], second: Float[np.ndarray, "P D"]) -> Float[np.ndarray, "P 2*D"]:
+    """[|u - v|; u ⊙ v], SentEval's inputs of a classifier of pairs."""
+    return np.concatenate([np.abs(first - second), first * second], axis=1)

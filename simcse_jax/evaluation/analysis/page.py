@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from simcse_jax.evaluation.analysis.tokens import CHOICES
 from simcse_jax.evaluation.plotting import Pictures
 from simcse_jax.host.storage import write_together, writing
 
@@ -143,18 +142,6 @@ def table(caption: str, header: Sequence[str], rows: Sequence[Sequence[Any]], te
 
 
 def facts(parts: Mapping[str, Mapping[str, Any]]) -> str:
-    """Tables of names and values, by their captions; the choices of a protocol have their meanings."""
-    tables = []
-    for caption, values in parts.items():
-        meanings = {name: CHOICES.get(name, {}).get(value) for name, value in values.items()}
-        rows = [
-            [name.replace("_", " "), f"{value}: {meanings[name]}" if meanings[name] else value]
-            for name, value in values.items()
-        ]
-        tables.append(table(caption, [], rows, text=True))
-    return "".join(tables)
-
-
-def note(text: str) -> str:
-    """A remark."""
-    return f'<p class="note">{html.escape(text)}</p>'
+    """Tables of names and values, by their captions."""
+    rows = {caption: [[name.replace("_", " "), value] for name, value in of.items()] for caption, of in parts.items()}
+    return "".join(table(caption, [], named, text=True) for caption, named in rows.items())
