@@ -33,7 +33,6 @@ from simcse_jax.runs.run_files import FREE, SINGULAR_VALUES, read_modules
 from simcse_jax.runs.state import add_parts, initial_params, model_spec, read_frozen, split_shapes, starting_adapter
 from simcse_jax.runs.workdir import Workdir
 
-MEASURED = ("data", "sentences", "split", "repeated_sentences")  # the fields of `analysis` that choose the sentences
 Point = dict[str, float]  # `step`, and the measures
 PLANE = ("alignment", "uniformity")
 SEED_FOLDER = re.compile(r"seed\d+")  # of a sweep's run, in the folder of its row
@@ -43,18 +42,16 @@ def read_run(folder: Folder) -> dict[str, Any]:
     """The facts of a run's `run.json`.
 
     Returns:
-      `config`: the fields that change the trained model and its embeddings, by dotted names; `analysis`: the data that
-      it measured; `sha256`: of the contents of what it read, by field.
+      `fields`: all, by dotted names; `config`: those that change the trained model and its embeddings; `sha256`: of the
+      contents of what it read, by field.
     """
     workdir = Workdir(folder)
     workdir.check_exists(f"--runs {folder}")
     run = workdir.read_run()
     fields = flatten(run["config"])
-    analysis = {name: fields[f"analysis.{name}"] for name in MEASURED}
-    analysis |= {"eval.data": fields["eval.data"], "sha256": run["sha256"].get("analysis.data")}
     kept = ("eval.pooler", "eval.encoder")  # they choose what is scored
     config = {name: value for name, value in fields.items() if name in kept or not name.startswith((*FREE, "eval."))}
-    return {"config": config, "analysis": analysis, "sha256": run["sha256"]}
+    return {"fields": fields, "config": config, "sha256": run["sha256"]}
 
 
 def survey_checkpoints(
@@ -104,17 +101,18 @@ def read_measurements(
                 f"--runs {name}: nothing was measured while it trained; train it with --config.analysis.every=10, say, "
                 "or give --data to measure the checkpoints that it kept"
             )
-    (first, analysis), *other_analyses = ((name, run["analysis"]) for name, run in runs.items())
-    for name, other in other_analyses:
-        keys = ["sha256"] if analysis["sha256"] and other["sha256"] else [*MEASURED, "eval.data"]
-        if any(analysis[key] != other[key] for key in keys):
-            raise UserError(
-                f"--runs {first} and {name} were not measured on the same sentences while they trained; "
-                "give --data to measure the checkpoints that they kept"
-            )
-    where = Path(analysis["data"] or analysis["eval.data"])
-    about = {"source": "measured while it trained (analysis.every)", "sentences": f"at most {analysis['sentences']}"}
-    return points, about, where.name if where.suffix else f"STS-B {analysis['split']}"
+    data = {run["sha256"].get("analysis.data"): name for name, run in runs.items()}
+    if len(data) > 1:
+        first, second, *_ = data.values()
+        raise UserError(
+            f"--runs {first} and {second} were not measured on the same sentences while they trained; "
+            "give --data to measure the checkpoints that they kept"
+        )
+    fields = next(iter(runs.values()))["fields"]
+    where = Path(fields["analysis.data"] or fields["eval.data"])
+    count = f"at most {fields['analysis.sentences']}"
+    about = {"source": "measured while it trained (analysis.every)", "sentences": count}
+    return points, about, where.name if where.suffix else f"STS-B {fields['analysis.split']}"
 
 
 class CheckpointEncoder(NamedTuple):
