@@ -87,11 +87,16 @@ def encode_once(encode: Encode, sides: Iterable[Sequence[str]]) -> list[Float[np
     """The embeddings (P, D) of each of several lists of sentences; identical sentences are encoded once."""
     sides = list(sides)
     sentences = list(dict.fromkeys(sentence for side in sides for sentence in side))
-    embeddings = encode(sentences)
-    if not np.all(np.isfinite(embeddings)):
-        raise UserError("the model's embeddings are not finite; it cannot be scored")
+    embeddings = check_finite(encode(sentences))
     row = {sentence: number for number, sentence in enumerate(sentences)}
     return [embeddings[[row[sentence] for sentence in side]] for side in sides]
+
+
+def check_finite(embeddings: np.ndarray) -> np.ndarray:
+    """The embeddings, of which none may be NaN or infinite."""
+    if not np.all(np.isfinite(embeddings)):
+        raise UserError("the model's embeddings are not finite; it cannot be measured")
+    return embeddings
 
 
 def pair_features(first: Float[np.ndarray, "P D"], second: Float[np.ndarray, "P D"]) -> Float[np.ndarray, "P 2*D"]:

@@ -17,7 +17,7 @@ from simcse_jax.data.files import files_of as files_of_source
 from simcse_jax.data.sts import SINGLE_FILES, SUBSETS, files_of, read_pairs
 from simcse_jax.errors import UserError
 from simcse_jax.evaluation.beir import Collection
-from simcse_jax.evaluation.evaluator import Encode
+from simcse_jax.evaluation.evaluator import Encode, check_finite
 from simcse_jax.evaluation.sts import Pairs, read_task
 from simcse_jax.evaluation.transfer_files import Task
 from simcse_jax.host.names import split_sources
@@ -63,9 +63,7 @@ def read(method: str, data: str, dimensions: int = 0, scored: str = "") -> Postp
 
 
 def check(postprocess: Postprocess, size: int, tasks: Iterable[tuple[str, Scored]]) -> None:
-    """Refuses, before anything is encoded, too many dimensions or too few sentences."""
-    if postprocess.dimensions > size:
-        raise UserError(f"{postprocess.dimensions} dimensions cannot be kept of the {size} that embeddings have")
+    """Refuses, before anything is encoded, too few sentences for embeddings of a size."""
     kept = postprocess.dimensions or size
     if postprocess.sentences is None:
         fit_on = [(name, postprocess.of_task(name, task)) for name, task in tasks]
@@ -130,8 +128,7 @@ def fit(method: str, embeddings: Embeddings, *, dimensions: int = 0, seed: int =
     Returns:
       transform: (B, D) to (B, K) float32, with K = D or, of whitening, `dimensions`.
     """
-    if not np.all(np.isfinite(embeddings)):
-        raise UserError("the model's embeddings are not finite; nothing can be fit on them")
+    check_finite(embeddings)
     if method == "whitening":
         mean, kernel = whitening(embeddings, dimensions)
         return lambda rows: ((rows - mean) @ kernel).astype(np.float32)

@@ -142,13 +142,11 @@ def read(data: str, tasks: Sequence[str], split: str = "test") -> tuple[dict[str
     if path.is_file():
         name = path.name if path.stem in (*BESIDE_TASKS, *TASKS) else path.stem  # these mean something else
         return {name: read_graded_pairs(path)}, []
-    if not path.is_dir():
-        raise UserError(f"{data}: no such folder or file of STS data")
     present = {task: pairs for task in tasks if (pairs := read_task(path, task, split))}
     if not present:
         kind = "development set of " if split == "dev" else ""
         raise UserError(
-            f"{data}: no {kind}{', '.join(tasks)} there; expected SentEval's data/downstream, with STS and SICK"
+            f"{data}: no {kind}{', '.join(tasks)} there; expected SentEval's data/downstream or a file of pairs"
         )
     return present, [task for task in tasks if task not in present]
 

@@ -75,9 +75,6 @@ def test_a_task_is_trained_and_scored_from_its_files_which_must_be_there(tmp_pat
     result = relatedness.evaluate(lambda sentences: vectors[: len(sentences)], tasks)["SICKRelatedness"]
     assert result["pearson"] > 90 and result["mse"] < 0.5 and result["dev_pearson"] == result["pearson"]
     assert result["spearman"] == pytest.approx(100 * scipy.stats.spearmanr(range(5), range(5)).statistic, abs=30)
-    raises("STSBenchmark, SICKRelatedness", relatedness.read, str(tmp_path), ["STS12"])  # years have no training set
-    for scores in ("1 2 7", "1 2 -1"):
-        write_sick(tmp_path / "SICK", scores)
-        raises("SICK_train.txt", relatedness.read, str(tmp_path), ["SICKRelatedness"])
+    assert relatedness.read(str(tmp_path), ["STS12"]) == {}  # years have no training set
     (tmp_path / "SICK" / "SICK_train.txt").unlink()
     raises("SICK_train.txt", relatedness.read, str(tmp_path), ["SICKRelatedness"])

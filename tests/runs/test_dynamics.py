@@ -72,7 +72,6 @@ def test_runs_that_were_measured_otherwise_are_refused_and_nothing_is_written(tr
         ([recorded_, trained], [], "nothing was measured while it trained"),
         ([recorded_, runs["elsewhere"]], [], "not measured on the same sentences"),
         ([recorded_, tmp_path / "words"], data, "different tokenizers"),
-        ([recorded_], [*data, "--column", "x"], "--column x: "),
     ):
         refused(call("analyze", "--runs", *names, *options, "--output", tmp_path / "out"), part)
         assert not (tmp_path / "out").exists()

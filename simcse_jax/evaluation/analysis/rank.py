@@ -15,6 +15,7 @@ from simcse_jax.errors import UserError
 from simcse_jax.evaluation.analysis import page
 from simcse_jax.evaluation.analysis.page import PageSection
 from simcse_jax.evaluation.analysis.spectrum import effective_rank
+from simcse_jax.evaluation.evaluator import check_finite
 from simcse_jax.evaluation.plotting import Pictures, add_grid, add_legend, new_figure, panels, shortened, styles
 from simcse_jax.evaluation.sts import aligned
 
@@ -96,9 +97,7 @@ def measure(
     Args:
       artificial: M; the first rows of more are those of fewer.
     """
-    if not np.all(np.isfinite(embeddings)):
-        raise UserError("the model's embeddings are not finite; they have no correlation")
-    size = embeddings.shape[1]
+    size = check_finite(embeddings).shape[1]
     measured = []
     for reading, batch in itertools.product(READINGS, sizes):
         drawn = draw(len(embeddings), batch, batches, seed)

@@ -83,14 +83,15 @@ class Protocol:
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
-            value, choices = getattr(self, field.name), CHOICES.get(field.name, {})
-            if choices and value not in choices:
-                raise UserError(f"{option(field.name, value)}: must be one of {', '.join(choices)}")
-            if not choices and value < field.metadata["least"]:
-                raise UserError(f"{option(field.name, value)}: must be {field.metadata['least']} or more")
+            value, choices = getattr(self, field.name), CHOICES.get(field.name)
+            least = field.metadata.get("least", 0)
+            if value not in choices if choices else value < least:
+                wanted = f"one of {', '.join(choices)}" if choices else f"{least} or more"
+                raise UserError(f"{option(field.name, value)}: must be {wanted}")
 
 
-class TokenChange(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class TokenChange:
     """The change of one token type."""
 
     token: str
