@@ -20,7 +20,6 @@ from simcse_jax.evaluation.plotting import (
     add_legend,
     new_figure,
     shortened,
-    spread,
     styles,
 )
 
@@ -63,12 +62,12 @@ def models(
         bar = figure.colorbar(points, ax=axes, location="bottom", aspect=40, shrink=0.9)
         bar.set_label(_wrapped(f"{score}, in brackets too (higher is better)", 76))
         _name_axes(axes, x, y)
-        bottom, top = axes.get_ylim()
-        heights = spread((y - bottom) / (top - bottom), 0.22 / (0.62 * size[1]))
-        for label, x_of, y_of, height in zip(labels, x, y, heights, strict=True):
+        # The labels are in the order of the points, at the same distances between the lowest point and the highest.
+        heights = np.linspace(1 / 12, 11 / 12, len(y)) if len(y) > 1 else [0.5]
+        for place, height in zip(np.argsort(y, kind="stable"), heights, strict=True):
             axes.annotate(
-                label,
-                (x_of, y_of),
+                labels[place],
+                (x[place], y[place]),
                 (1.03, height),
                 textcoords="axes fraction",
                 va="center",

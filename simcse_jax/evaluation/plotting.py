@@ -90,22 +90,6 @@ def unique(labels: list[str], names: list[str]) -> list[str]:
     return labels if len(set(labels)) == len(labels) else names
 
 
-def spread(places: np.ndarray, gap: float) -> np.ndarray:
-    """Places in [0, 1], moved as little as needed to be `gap` apart, in the same order.
-
-    Without room for that, they fill [0, 1] evenly.
-    """
-    order = np.argsort(places, kind="stable")
-    gap = min(gap, 1 / max(1, len(places) - 1))
-    lowest = np.arange(len(places)) * gap
-    # Without the gaps the places must rise; a running maximum from below and a minimum from above meet midway.
-    free = np.clip(places[order] - lowest, 0, 1 - (len(places) - 1) * gap)
-    rising = (np.maximum.accumulate(free) + np.minimum.accumulate(free[::-1])[::-1]) / 2
-    moved = np.empty(len(places))
-    moved[order] = rising + lowest
-    return moved
-
-
 def add_grid(axes: "Axes", **options: Any) -> None:
     """A pale grid under what is drawn."""
     axes.grid(color="0.92", **options)
