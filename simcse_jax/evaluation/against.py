@@ -49,10 +49,7 @@ class Comparison(NamedTuple):
 def compare(evaluators: Sequence[Any], before: Embed, after: Embed, seed: int) -> Comparison:
     """Compares two models on all tasks of similarity (Spearman × 100), or without any of retrieval (first measure).
 
-    Args:
-      evaluators: of the end of a run; at least one `sts.Similarity` or `Retrieval`.
-      before, after: the models.
-      seed: of the resamples.
+    There is at least one `sts.Similarity` or `Retrieval`. The seed is that of the resamples.
     """
     similarity = [evaluator for evaluator in evaluators if isinstance(evaluator, sts.Similarity)]
     tasks = [task for evaluator in similarity for task in _of_similarity(evaluator, before, after)]

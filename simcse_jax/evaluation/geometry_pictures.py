@@ -41,10 +41,9 @@ ARROW |= {"shrinkB": 0}
 def models(
     by_model: Mapping[str, Geometry], title: str, scores: Mapping[str, float] | None = None, score: str = ""
 ) -> Pictures:
-    """Alignment against uniformity, a point for each model, coloured by its score (Figure 3).
+    """Alignment against uniformity, a point for each model (Figure 3), coloured by its score, × 100.
 
-    Args:
-      scores: × 100, by the models' names; None: Spearman's correlation on the same pairs.
+    Without scores, by Spearman's correlation on the same pairs.
     """
     if scores is None:
         scores, score = {name: geometry.spearman for name, geometry in by_model.items()}, SPEARMAN
@@ -184,11 +183,7 @@ def mean_of(seeds: Sequence[Mapping[int, Mapping[str, float]]]) -> list[PlanePoi
 
 
 def runs(by_run: Mapping[str, Sequence[PlanePoint]], title: str) -> Pictures:
-    """Alignment against uniformity over the steps of runs, with arrows along the training direction (Figure 2).
-
-    Args:
-      by_run: the places, by the runs' names; none without a place.
-    """
+    """Alignment against uniformity over the steps of runs, with arrows along the training direction (Figure 2)."""
     names = [shortened(name) for name in by_run]
     paths = [np.array([(point.uniformity, point.alignment) for point in points]) for points in by_run.values()]
     with new_figure((6.6, 4.7)) as (figure, pictures):

@@ -76,11 +76,7 @@ def spectrum(runs: Spectra, title: str) -> Pictures:
 
 
 def terms(runs: Spectra, title: str) -> Pictures:
-    """The two terms of the objective, the bound of the second one, and what it bounds, over the steps of runs.
-
-    Args:
-      runs: none without a step. Without a temperature there are no terms, and their panels are left out.
-    """
+    """The two terms of the objective, if it has a temperature, the bound of the second one, and what it bounds."""
     all_spectra = [spectrum for spectra in runs.values() for spectrum in spectra.values()]
     shown = [text for text, (field, *_) in TERMS.items() if any(field in spectrum.numbers for spectrum in all_spectra)]
     first = all_spectra[0]

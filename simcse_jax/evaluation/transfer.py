@@ -170,10 +170,7 @@ def _early_stopped(
 
 
 def evaluate(encode: Encode, tasks: dict[str, Task], *, protocol: str = "sklearn") -> dict[str, dict[str, Any]]:
-    """Trains and scores the classifiers of each task.
-
-    Args:
-      encode: sentences to embeddings, (N, D); called once for each task, with distinct sentences.
+    """Trains and scores the classifiers of each task, whose distinct sentences are encoded once.
 
     Returns:
       By task {"accuracy": …, "dev_accuracy": …, "examples": …, "folds": […]}, and "f1" for MRPC; × 100, means over the

@@ -46,19 +46,12 @@ def compare(
     data: str,
     poolers: Mapping[str, str] = {},
 ) -> tuple[dict[str, Any] | None, dict[str, Map]]:
-    """Measures the models on the sample.
-
-    Without grades, the related pairs are each sentence and the nearest one to it by the first model.
+    """Measures the models on the sample: the contents of `sentences.json`, and the maps.
 
     Args:
       embeddings: of the sample's texts, of any length, by the models' labels.
       changes: the labels of a model and of the one that it is compared with.
       poolers: by label; where two that are compared have others, the report says so.
-
-    Returns:
-      The contents of `sentences.json`: `texts`, `sentences` and `pairs` (their places in `texts` and their grade), and
-      of each model its `numbers`, `map`, the `cosines` of the pairs, the place of each sentence's `nearest` one, and
-      the `distributions` of the cosines of unrelated and related sentences.
     """
     if len(about.sentences) < 2 or not embeddings:
         return None, {}
@@ -67,6 +60,7 @@ def compare(
     cosines = {label: unit[places] @ unit[places].T - 2 * np.eye(len(places)) for label, unit in rows.items()}
     nearest = {label: matrix.argmax(axis=1) for label, matrix in cosines.items()}
     first, graded = next(iter(rows)), len(about.pairs) > 0
+    # Without grades, each sentence and the nearest one to it by the first model are related.
     pairs = about.pairs or [(number, int(other)) for number, other in enumerate(nearest[first])]
     related = about.gold > geometry.POSITIVE if graded else np.ones(len(pairs), bool)
     kind = "pairs rated above 4" if graded else f"neighbours in {first}"
