@@ -33,9 +33,6 @@ PALE = "0.6"
 Panels = Mapping[str, Mapping[str, Geometry]]  # the measures by the models' names, by the titles of the panels
 MANY = 12  # places of a run; more have small markers
 LABELS_APART, ARROWS_APART = 24, 50  # points
-LABEL: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": 8, "zorder": 5}
-ARROW = {"arrowstyle": "-|>,head_length=1.1,head_width=0.3", "edgecolor": "white", "linewidth": 0.5, "shrinkA": 0}
-ARROW |= {"shrinkB": 0}
 
 
 def models(
@@ -184,38 +181,53 @@ def mean_of(seeds: Sequence[Mapping[int, Mapping[str, float]]]) -> list[PlanePoi
 
 def runs(by_run: Mapping[str, Sequence[PlanePoint]], title: str) -> Pictures:
     """Alignment against uniformity over the steps of runs, with arrows along the training direction (Figure 2)."""
-    names = [shortened(name) for name in by_run]
+    looks = styles(by_run).values()
     paths = [np.array([(point.uniformity, point.alignment) for point in points]) for points in by_run.values()]
     with new_figure((6.6, 4.7)) as (figure, pictures):
         axes = figure.subplots()
         axes.set_title(f"Alignment and uniformity on {title}, by training step", loc="left")
-        for name, style, path in zip(names, styles(by_run).values(), paths, strict=True):
-            axes.plot(*path.T, markersize=4.5 if len(path) <= MANY else 2.2, label=name, zorder=3, **style)
+        for name, style, path in zip(by_run, looks, paths, strict=True):
+            axes.plot(*path.T, markersize=4.5 if len(path) <= MANY else 2.2, label=shortened(name), zorder=3, **style)
             axes.plot(*path[:1].T, markersize=5.5, zorder=4, **style | {"markerfacecolor": "white"})
         _name_axes(axes, *np.concatenate(paths).T)
         add_legend(figure)
         figure.canvas.draw()  # the layout is known from here on
         figure.set_layout_engine("none")
-        ends = [(run, place) for run, path in enumerate(paths) for place in dict.fromkeys((len(path) - 1, 0))]
-        inner = [(run, place) for run, path in enumerate(paths) for place in range(1, len(path) - 1)]
-        labelled, steps = _Apart(axes, LABELS_APART), [[point.step for point in points] for points in by_run.values()]
-        colours = [style["color"] for style in styles(by_run).values()]
-        for run, place in filter(lambda end: labelled.takes(paths[end[0]][end[1]]), ends + inner):
-            text, colour = str(steps[run][place]), colours[run]
-            if place == 0:  # the start of runs of the same model has one label
-                text, colour = f"step {text}", colour if steps[run][0] else "0.2"
-            near = axes.transData.transform(paths[run][max(0, place - 1) : place + 2])
-            x, y = near[-1] - near[0]
-            beside = 11 * np.array([-y, x]) * np.sign(x or 1) / (np.hypot(x, y) or 1)  # the line, above it
-            axes.annotate(text, paths[run][place], beside, textcoords="offset points", color=colour, **LABEL)
-        for path, colour in zip(paths, colours, strict=True):
-            pointed, lengths = _Apart(axes, ARROWS_APART), np.hypot(*np.diff(axes.transData.transform(path), axis=0).T)
-            for start in np.argsort(-lengths, kind="stable")[: np.count_nonzero(lengths)]:
-                middle = path[start : start + 2].mean(axis=0)
-                if pointed.takes(middle):
-                    tail = middle + 1e-3 * (path[start] - middle)
-                    axes.annotate("", middle, tail, arrowprops=ARROW | {"facecolor": colour}, zorder=4)
+        lines = [
+            (points, path, style["color"]) for points, path, style in zip(by_run.values(), paths, looks, strict=True)
+        ]
+        places = [(line, place) for line in lines for place in dict.fromkeys((len(line[0]) - 1, 0))]  # the ends first
+        places += [(line, place) for line in lines for place in range(1, len(line[0]) - 1)]
+        labelled = _Apart(axes, LABELS_APART)
+        for (points, path, colour), place in places:
+            if labelled.takes(path[place]):  # the start of runs of the same model has one label
+                is_start = place == points[0].step == 0
+                text = f"step {points[place].step}" if place == 0 else str(points[place].step)
+                _label(axes, text, path[max(0, place - 1) : place + 2], path[place], "0.2" if is_start else colour)
+        for _, path, colour in lines:
+            _point_along(axes, path, colour)
     return pictures
+
+
+def _label(axes: "Axes", text: str, around: np.ndarray, place: np.ndarray, colour: str) -> None:
+    """A label beside a line, above it; the line's direction is that from the first point around it to the last."""
+    pixels = axes.transData.transform(around)
+    x, y = pixels[-1] - pixels[0]
+    beside = 11 * np.array([-y, x]) * np.sign(x or 1) / (np.hypot(x, y) or 1)
+    style: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": 8, "zorder": 5}
+    axes.annotate(text, place, beside, textcoords="offset points", color=colour, **style)
+
+
+def _point_along(axes: "Axes", path: np.ndarray, colour: str) -> None:
+    """Arrowheads on a line, in the direction of training, in the middle of its longest segments."""
+    arrow = {"arrowstyle": "-|>,head_length=1.1,head_width=0.3", "edgecolor": "white", "linewidth": 0.5}
+    pointed, lengths = _Apart(axes, ARROWS_APART), np.hypot(*np.diff(axes.transData.transform(path), axis=0).T)
+    for start in np.argsort(-lengths, kind="stable")[: np.count_nonzero(lengths)]:
+        middle = path[start : start + 2].mean(axis=0)
+        if pointed.takes(middle):
+            tail = middle + 1e-3 * (path[start] - middle)
+            style = arrow | {"facecolor": colour, "shrinkA": 0, "shrinkB": 0}
+            axes.annotate("", middle, tail, arrowprops=style, zorder=4)
 
 
 class _Apart:
