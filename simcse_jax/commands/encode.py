@@ -34,7 +34,7 @@ from simcse_jax.commands.verbs import (
 )
 from simcse_jax.errors import UserError
 from simcse_jax.host.hidden import COUNTED, DOT, MANIFEST, PLAN, RANGES
-from simcse_jax.host.outputs import RESUMED, output_file, output_folder
+from simcse_jax.host.outputs import output_file, output_folder
 from simcse_jax.host.storage import Folder, is_remote, local_path
 
 if TYPE_CHECKING:
@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from simcse_jax.data.sentences import SentenceFiles
     from simcse_jax.vectors.quantization import Ranges
 
-BESIDE = f"{{}}.{RANGES}"  # a file next to a .npy of bytes or bits
 WITH_RANGES = ("int8", "uint8")
 SMALL = (*WITH_RANGES, "binary", "ubinary")
 KINDS = (".npy", ".parquet")
@@ -320,10 +319,7 @@ def check_output(
     if parts > 1:
         path = Path(output)
         output = str(path.with_name(f"{path.stem}-{part:05}-of-{parts:05}{path.suffix}"))
-    temporary = (*RESUMED, BESIDE) if output_dtype in SMALL else RESUMED
-    return output_file(
-        output, {**as_inputs("--data", data), **inputs}, kinds=KINDS, temporary=temporary, streamed=False
-    )
+    return output_file(output, {**as_inputs("--data", data), **inputs}, kinds=KINDS, streamed=False)
 
 
 def encode_file(

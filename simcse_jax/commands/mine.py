@@ -17,7 +17,7 @@ from simcse_jax.commands.command_line import shorten_warnings
 from simcse_jax.commands.prepare import name_options, read_columns
 from simcse_jax.commands.verbs import BatchSize, Count, Dtype, ModelName, Pooler, Seed, Texts, TruncateDim, verb
 from simcse_jax.errors import UserError
-from simcse_jax.host.outputs import RESUMED, output_file
+from simcse_jax.host.outputs import output_file
 
 if TYPE_CHECKING:
     from simcse_jax.bulk.mining.miner import Miner
@@ -118,7 +118,7 @@ def mine(
     if len({*names.values()}) < len(names):
         raise UserError(f"--columns: anchor and positive are both {names['anchor']}; name two columns")
     inputs = as_inputs("--pairs", pairs) | {"--corpus": corpus, "--model": model, "--judge": judge}
-    path = output_file(output, inputs, kinds=PAIR_KINDS, temporary=RESUMED, streamed=False)
+    path = output_file(output, inputs, kinds=PAIR_KINDS, streamed=False)
     try:
         with shorten_warnings():
             files = PairFiles(pairs, names)

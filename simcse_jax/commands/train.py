@@ -28,7 +28,7 @@ def train(argv: Sequence[str]) -> None:
         from simcse_jax.training.run import sources, train_and_evaluate
 
     if workdir and not is_remote(workdir):
-        output_folder(workdir, sources(config), files=FILES, option="--workdir", utf8=True)
+        output_folder(workdir, sources(config), files=FILES, option="--workdir")
     if is_dry:
         from simcse_jax.training.dry_run import dry_run
 

@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Float, Float64
 
 from simcse_jax.choices import AGGREGATIONS, EXTRA, METRICS, TASKS
-from simcse_jax.data.files import CONVERTED, reader_of
+from simcse_jax.data.files import reader_of
 from simcse_jax.data.held_out import FEWEST, hold_out
 from simcse_jax.data.rows import MISSING, Row
 from simcse_jax.data.scores import parse_score
@@ -27,7 +27,7 @@ TITLES = {"STSBenchmark": "STS-B", "SICKRelatedness": "SICK-R"}  # where the pap
 # The keys next to the tasks in a result file.
 BESIDE_TASKS = (
     *("average", "averages", "retrieval", "retrieval_average", "retrieval_settings"),
-    *("mteb", "mteb_average", "truncated", "development", "masked_token_accuracy", "ended_at_step", "best_step"),
+    *("mteb", "mteb_average", "truncated", "development", "ended_at_step", "best_step"),
     "against_start",
     *("transfer", "transfer_average", "transfer_protocol"),
     *(name for names in EXTRA.values() for name in names),
@@ -95,7 +95,7 @@ def read_task(folder: Path, task: str, split: str = "test") -> Pairs | None:
 
 def read_graded_pairs(path: Path) -> Pairs:
     """A file of graded pairs: a table with the columns sentence1, sentence2 and score, or laid out like STS-B."""
-    if path.suffix in (*OF_RECORDS, *CONVERTED):
+    if path.suffix in OF_RECORDS:
         names, rows = reader_of(path)(path)
     else:
         first = next(read_tabs(path), Row("", [])).fields

@@ -5,7 +5,6 @@ import os
 from pathlib import Path
 
 from simcse_jax.errors import UserError
-from simcse_jax.host.locks import recover
 from simcse_jax.host.names import package_root
 from simcse_jax.host.storage import check_readable, local_path
 from simcse_jax.huggingface import hub
@@ -26,7 +25,6 @@ def resolve(name: str) -> Path:
     if name.startswith("package:"):
         return _package_folder(name.removeprefix("package:"))
     folder = local_path(name)
-    recover(folder)  # if an export was killed
     check_readable(folder)
     if folder.is_dir():
         return _without_broken_links(folder)

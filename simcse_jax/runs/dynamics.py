@@ -27,7 +27,7 @@ from simcse_jax.models import parameters, partial
 from simcse_jax.models.head import has_head
 from simcse_jax.models.parameters import Params
 from simcse_jax.models.sentence_encoder import build
-from simcse_jax.objectives.registry import find_temperature, has_user_objective
+from simcse_jax.objectives.registry import find_temperature
 from simcse_jax.runs.loading import load_model, load_workdir, open_checkpoints
 from simcse_jax.runs.run_files import FREE, SINGULAR_VALUES, read_modules
 from simcse_jax.runs.state import add_parts, initial_params, model_spec, read_frozen, split_shapes, starting_adapter
@@ -160,10 +160,9 @@ def checkpoint_encoders(folder: Folder, batch_size: int = 64) -> Iterator[Checkp
     spec = model_spec(run["config"])
     shapes, of_frozen = split_shapes(model.config, spec)
     encoder, frozen = add_parts(model.config, spec), read_frozen(model.folder, run, of_frozen)
-    extra = has_user_objective(run["config"]["objective"])
     with open_checkpoints(folder) as checkpoints:
         for step in kept_steps(folder):
-            trained = checkpoints.restore_params(step, shapes, extra=extra)
+            trained = checkpoints.restore_params(step, shapes)
             params = partial.merged(partial.whole(trained, frozen), encoder)
             yield make_encoder(step, parameters.sentence_encoder(params, checkpoints.tower(step)))
 

@@ -7,7 +7,7 @@ result.json     the test scores of the best checkpoint
 model/          the encoder's config.json and tokenizer, so that the folder is complete; frozen.safetensors, the
                 parameters that do not train, if there are any
 checkpoints/    Orbax
-.lock           while a job writes here (`host/locks.py`)
+.lock           while a job writes here; in a store, the token of the job that owns the folder (`host/locks.py`)
 tensorboard/    the metrics again, as all that follows, if train.report_to names it
 wandb.json      the id of the run there, and the last step of each number that was sent; wandb/: its own files
 mlflow.json     the same of MLflow
@@ -27,7 +27,7 @@ import jax
 
 from simcse_jax.config.fields import flatten
 from simcse_jax.errors import UserError, option, system_message
-from simcse_jax.host.storage import Folder, is_of_macos, read_json, remove, write_atomically
+from simcse_jax.host.storage import Folder, read_json, remove, write_atomically
 from simcse_jax.host.version import __version__
 from simcse_jax.huggingface.load import Pretrained
 from simcse_jax.huggingface.peft import base_fingerprint
@@ -234,12 +234,9 @@ def model_settings(keep: bool, model: Pretrained, prompts: Mapping[str, str]) ->
 
 
 def _is_unfinished(folder: Folder) -> bool:
-    """Whether nothing is in a `model/` but files that a start writes there, whole or not."""
+    """Whether nothing is in a `model/` but files that a start writes there, whole or not (hidden)."""
     ours = {"config.json", "tokenizer.json", FROZEN_FILE, MARKER, WORDS_FILE, *FILES}
-    names = [path.name for path in folder.iterdir()] if folder.is_dir() else []
-    return folder.is_dir() and all(
-        name.removesuffix(".tmp").removeprefix(".") in ours or is_of_macos(name) for name in names
-    )
+    return folder.is_dir() and all(path.name in ours or path.name.startswith(".") for path in folder.iterdir())
 
 
 def versions() -> dict[str, str]:
