@@ -70,10 +70,10 @@ def compare(evaluators: Sequence[Any], before: Embed, after: Embed, seed: int) -
 
     low, high = np.percentile([difference() for _ in range(RESAMPLES)], INTERVAL)
     everything = [np.sort(np.concatenate(task.groups)) for task in tasks]
-    was = np.mean([task.before(rows) for task, rows in zip(tasks, everything, strict=True)])
-    now = np.mean([task.after(rows) for task, rows in zip(tasks, everything, strict=True)])
+    scores = [(task.before(rows), task.after(rows)) for task, rows in zip(tasks, everything, strict=True)]
+    numbers = (*np.mean(scores, axis=0), low, high)
     measure += " × 100" + f", mean of {len(tasks)} tasks" * (len(tasks) > 1)
-    was, now, low, high = (round(float(number), 4) for number in (was, now, low, high))
+    was, now, low, high = (round(float(number), 4) for number in numbers)
     return Comparison(was, now, low, high, measure)
 
 

@@ -215,7 +215,7 @@ def _label(axes: "Axes", text: str, around: np.ndarray, place: np.ndarray, colou
     x, y = pixels[-1] - pixels[0]
     beside = 11 * np.array([-y, x]) * np.sign(x or 1) / (np.hypot(x, y) or 1)
     style: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": 8, "zorder": 5}
-    axes.annotate(text, place, beside, textcoords="offset points", color=colour, **style)
+    axes.annotate(text, (place[0], place[1]), tuple(beside), textcoords="offset points", color=colour, **style)
 
 
 def _point_along(axes: "Axes", path: np.ndarray, colour: str) -> None:
@@ -234,7 +234,8 @@ class _Apart:
     """Places of a figure that are at least so many points from each other."""
 
     def __init__(self, axes: "Axes", gap: float):
-        self.axes, self.gap, self.taken = axes, gap * axes.figure.dpi / 72, []
+        self.axes, self.gap = axes, gap * axes.figure.dpi / 72
+        self.taken: list[np.ndarray] = []  # pixels
 
     def takes(self, place: np.ndarray) -> bool:
         """Whether a place is free; it is not afterwards."""
