@@ -25,7 +25,6 @@ class Embed(Protocol):
 
     def __call__(self, sentences: Sequence[str], /) -> Float[np.ndarray, "N D"]:
         """(N, D) embeddings of N sentences."""
-        ...
 
 
 @runtime_checkable
@@ -35,15 +34,12 @@ class Retriever(Embed, Protocol):
     @property
     def similarity_fn_name(self) -> str:
         """How it compares embeddings, one of `models.config.SIMILARITIES`."""
-        ...
 
     def encode_query(self, sentences: Sequence[str], /) -> Float[np.ndarray, "N D"]:
         """(N, D) embeddings of N queries."""
-        ...
 
     def encode_document(self, sentences: Sequence[str], /) -> Float[np.ndarray, "N D"]:
         """(N, D) embeddings of N documents."""
-        ...
 
 
 Model = TypeVar("Model", bound=Embed)
@@ -56,7 +52,6 @@ class Evaluator(Protocol[Wanted]):
 
     def __call__(self, embed: Wanted, /) -> dict[str, Any]:
         """Numbers by name; the numbers of a task are a dictionary."""
-        ...
 
 
 def evaluate_all(embed: Model, evaluators: Iterable[Evaluator[Model]]) -> dict[str, Any]:
