@@ -62,10 +62,10 @@ def _read_jsonl(path: Path, start: Place = START) -> Table:
 
 
 def read_parquet(path: Path, columns: Sequence[str] | None = None, first: int = 0) -> Table:
-    """The names of all columns, and the rows with some of them, read a few thousand at a time.
+    """The names of all columns, and the rows, read a few thousand at a time.
 
     Args:
-      columns: the ones to read, in this order; None for all. Errors in other columns do not matter.
+      columns: the ones to read, None for all; others are None in all rows, and errors in them do not matter.
       first: the first row to read, from 0; earlier row groups are skipped.
     """
     file = _open_parquet(path)
@@ -82,11 +82,11 @@ def read_parquet(path: Path, columns: Sequence[str] | None = None, first: int = 
             for batch in file.iter_batches(PARQUET_ROWS, row_groups=groups, columns=columns):
                 left_out = min(max(first - number, 0), len(batch))
                 number += left_out
-                values = []
+                values = dict.fromkeys(names, [None] * (len(batch) - left_out))
                 for name in columns or names:
                     column = batch.column(batch.schema.names.index(name)).slice(left_out).to_pylist()
-                    values.append(list(map(labels[name], column)) if name in labels else column)
-                for fields in zip(*values, strict=True):
+                    values[name] = list(map(labels[name], column)) if name in labels else column
+                for fields in zip(*map(values.__getitem__, names), strict=True):
                     number += 1
                     yield Row(f"{path}: row {number}", fields)
         except _parquet_errors(path) as error:
