@@ -9,7 +9,7 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from simcse_jax.data.labels import with_names
-from simcse_jax.data.rows import MISSING, START, Lines, Place, Row, Table, errors_of, is_text, reported, size_and_time
+from simcse_jax.data.rows import MISSING, START, Lines, Place, Row, Table, is_text, reported, size_and_time
 from simcse_jax.data.separated import read_separated
 from simcse_jax.errors import UserError, broken, reason
 from simcse_jax.host.hidden import is_hidden
@@ -89,7 +89,7 @@ def read_parquet(path: Path, columns: Sequence[str] | None = None, first: int = 
                 for fields in zip(*map(values.__getitem__, names), strict=True):
                     number += 1
                     yield Row(f"{path}: row {number}", fields)
-        except _parquet_errors(path) as error:
+        except Exception as error:  # also for text that is not UTF-8 and times out of range
             raise UserError(f"{path}: damaged after row {number}: {reason(error)}") from None
 
     return names, rows()
@@ -111,16 +111,9 @@ def _open_parquet(path: Path) -> Any:
     try:
         file = pyarrow.parquet.ParquetFile(path.open("rb") if is_remote(path) else path)
         file.schema_arrow  # noqa: B018 - which reads it
-    except _parquet_errors(path) as error:
+    except Exception as error:  # of PyArrow or of a store's client
         raise UserError(f"{path}: not a readable parquet file: {reason(error)}") from None
     return file
-
-
-def _parquet_errors(path: Path) -> tuple[type[Exception], ...]:
-    import pyarrow
-
-    # Also for text that is not UTF-8 and times out of range.
-    return errors_of(path, OSError, ValueError, OverflowError, pyarrow.ArrowException)
 
 
 def count_parquet(path: Path) -> int:
