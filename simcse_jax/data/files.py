@@ -26,9 +26,9 @@ def _read_lines(path: Path, start: Place = START) -> Table:
 def _records(path: Path, lines: Lines) -> Iterator[dict]:
     """The object of each line; an empty one of a blank line."""
     for line in lines:
-        where, record = f"{path}: line {lines.place.line}", {}
+        where = f"{path}: line {lines.place.line}"
         try:
-            record = json.loads(line) if line.strip() else {}
+            record: object = json.loads(line) if line.strip() else {}
         except (ValueError, RecursionError) as error:
             raise UserError(f"{where}: not JSON: {error}; write one object a line") from None
         if not isinstance(record, dict):
