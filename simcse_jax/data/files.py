@@ -16,6 +16,7 @@ from simcse_jax.host.hidden import is_hidden
 from simcse_jax.host.storage import as_path, is_remote
 
 PARQUET_ROWS = 8192  # read at once
+LOOKED_AT = 10_000  # JSON lines whose fields are known before the first is read
 
 
 def _read_lines(path: Path, start: Place = START) -> Table:
@@ -38,9 +39,9 @@ def _records(path: Path, lines: Lines) -> Iterator[dict]:
 
 @functools.lru_cache(1024)  # each block of a file is opened separately
 def _fields_of(path: Path, seen: tuple[int, float]) -> list[str]:
-    """The fields of all lines, in the order of their first values, and those that the first line leaves empty."""
+    """The fields of the first lines, in the order of their first values, and those that the first leaves empty."""
     names: dict[str, None] = {}
-    for record in _records(path, Lines(path)):
+    for record in itertools.islice(_records(path, Lines(path)), LOOKED_AT):
         names |= {name: None for name, value in record.items() if not names or value not in (None, "", [])}
     if not names:
         raise UserError(f"{path}: holds no sentences")
@@ -51,12 +52,16 @@ def _fields_of(path: Path, seen: tuple[int, float]) -> list[str]:
 
 def _read_jsonl(path: Path, start: Place = START) -> Table:
     names = _fields_of(path, size_and_time(path))
+    known = set(names)
 
     def rows() -> Iterator[Row]:
         lines = Lines(path, start)
         for record in _records(path, lines):
+            where = f"{path}: line {lines.place.line}"
             absent = MISSING if record else None  # no record: a blank line
-            yield Row(f"{path}: line {lines.place.line}", [record.get(name, absent) for name in names], lines.place)
+            if late := [name for name in record if name not in known and record[name] not in (None, "", [])]:
+                raise UserError(f"{where}: has the field {late[0]!r:.60}, which earlier lines lack; give it there too")
+            yield Row(where, [record.get(name, absent) for name in names], lines.place)
 
     return names, rows()
 
