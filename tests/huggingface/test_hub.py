@@ -117,7 +117,7 @@ def test_failed_downloads_are_reported_in_one_line(hub, environment, tiny_bert):
     for done, complaint in zip(found, complaints.values(), strict=True):
         assert done.returncode == 2, done.stdout
         assert complaint in done.stderr and done.stderr.count("\n") == 1, done.stderr
-    assert "401" in wrong.stderr or "no such model, or it is private" in wrong.stderr and mine.returncode == 0, (
+    assert "401" in wrong.stderr or ("no such model, or it is private" in wrong.stderr and mine.returncode == 0), (
         wrong.stderr
     )
 
