@@ -99,17 +99,13 @@ def _load(folder: Path, about: dict[str, Any], model: ModelIdentity) -> Index:
     precision, ranges = identity.read_precision(about, model.dimension, folder / ABOUT)
     maker = identity.read_identity(about.get("model"), damaged)
     rows, *names = (about.get(name) for name in ("rows", "embeddings", "sentences"))
-    ranged = about.get("ranged", 0)
-    if type(rows) is not int or not 0 <= rows < 1 << 48 or type(ranged) is not int:
-        raise UserError(damaged)
-    if not all(isinstance(name, str) and fnmatch(name, pattern) for name, pattern in zip(names, PATTERNS, strict=True)):
-        raise UserError(damaged)
-    if precision == "int8" and ranges is None and rows:
+    matches = [fnmatch(str(name), pattern) for name, pattern in zip(names, PATTERNS, strict=True)]  # so not elsewhere
+    if type(rows) is not int or not all(matches):
         raise UserError(damaged)
     embeddings, sentences = (folder / str(name) for name in names)
     identity.check_maker(folder, maker, model)
     index = Index(model.dimension, model.similarity, precision)
-    index.maker, index.ranges, index.ranged = model, ranges, ranged
+    index.maker, index.ranges, index.ranged = model, ranges, about.get("ranged", 0)
     texts = _read_sentences(sentences, rows)
     small = index.quantization
     width, dtype = (model.dimension, np.dtype(np.float32)) if small is None else (small.width, small.dtype)

@@ -213,7 +213,7 @@ class Index:
           UserError: when an argument is out of its range, or FAISS is not installed or cannot compare so, or the
             processes differ in what they ask for.
         """
-        check_search(top_k, threshold, recall_target, backend, self.similarity, storage, rescore, self.precision)
+        check_search(top_k, threshold, backend, self.similarity, storage, self.precision)
         k = min(top_k, len(self))
         if not k or not len(queries):
             return [[] for _ in range(len(queries))]

@@ -3,6 +3,7 @@
 import contextlib
 import logging
 import os
+import socket
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -19,10 +20,11 @@ from simcse_jax.bulk.embeddings.embeddings_folder import (
 )
 from simcse_jax.bulk.embeddings.encoder import EncodingOptions, RowEncoder
 from simcse_jax.data.corpus.shared_folder import FolderPlan, read_sealed
-from simcse_jax.errors import UserError, reason, require
+from simcse_jax.errors import UserError, reason, require, system_message
 from simcse_jax.host.progress import Progress
 from simcse_jax.host.storage import Folder, as_path
 
+CONNECT_SECONDS = 5.0  # until an address counts as wrong
 LOST = 3  # times that an actor is started again, and a block given to one
 CHIPS = {1: "1,1,1", 2: "1,2,1", 4: "2,2,1", 8: "2,4,1"}  # the layout of a host's TPU chips
 
@@ -61,6 +63,12 @@ def connected(address: str | None) -> Iterator[None]:
     Connect before using JAX, because a cluster's processes are forked.
     """
     require("ray", "ray", "pandas")
+    host, _, port = (address or "").rpartition(":")
+    if host and port.isdecimal() and "/" not in host:  # Ray tries for minutes
+        try:
+            socket.create_connection((host.strip("[]"), int(port)), CONNECT_SECONDS).close()
+        except (OSError, OverflowError) as error:
+            raise UserError(f"--address {address}: cannot be reached: {system_message(error)}") from None
     import ray
     import ray.data
 

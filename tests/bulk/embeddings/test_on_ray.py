@@ -37,7 +37,10 @@ def test_an_actor_takes_a_host():
     raises("no host of the cluster has a processor", share_of, nodes({"memory": 8}), None)
 
 
-def test_a_missing_package_is_refused_at_once(monkeypatch):
+@RAY
+def test_an_address_where_nobody_listens_and_a_missing_package_are_refused_at_once(monkeypatch):
+    for address in ("127.0.0.1:1", "127.0.0.1:99999", "no.such.host.invalid:6379"):
+        raises(f"--address {address}: cannot be reached: ", connected(address).__enter__)
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     raises("simcse_jax[ray]", connected(None).__enter__)
 
