@@ -93,7 +93,7 @@ def test_killed_actors_and_a_killed_driver_lose_no_row_and_repeat_none(tiny_bert
         return job.returncode, out, err
 
     def kill_actor(job):
-        titles = ["pgrep", "-f", "^ray::MapWorker.MapBatches.BlockEncoder"]
+        titles = ["pgrep", "-f", "^ray::.*BlockEncoder"]
         (actor,) = subprocess.run(titles, capture_output=True, text=True, check=True).stdout.split()
         os.kill(int(actor), signal.SIGKILL)
 
