@@ -168,13 +168,13 @@ def truncate(path) -> None:
 @pytest.mark.parametrize(
     ("file", "damage", "message"),
     [
-        ("embeddings-*", os.unlink, ".npy: missing"),
-        ("embeddings-*", truncate, ".npy: truncated or damaged"),
-        ("embeddings-*", lambda path: os.truncate(path, 0), ".npy: truncated or damaged"),
+        ("embeddings-*", os.unlink, ".npy: missing, truncated or damaged"),
+        ("embeddings-*", truncate, ".npy: missing, truncated or damaged"),
+        ("embeddings-*", lambda path: os.truncate(path, 0), ".npy: missing, truncated or damaged"),
         ("embeddings-*", lambda path: np.save(path, np.zeros((2, 12), np.float32)), "float32 (2, 12), but "),
         ("embeddings-*", lambda path: np.save(path, np.zeros((30, 12), np.int8)), "int8 (30, 12), but "),
-        ("sentences-*", os.unlink, ".parquet: missing"),
-        ("sentences-*", truncate, ".parquet: truncated or damaged"),
+        ("sentences-*", os.unlink, ".parquet: missing, truncated or damaged"),
+        ("sentences-*", truncate, ".parquet: missing, truncated or damaged"),
         ("index.json", {"rows": 4}, ".parquet: 30 sentences, but the index has 4"),
         ("index.json", {"format": 1, "versions": {"simcse_jax": "0.1.0"}}, "written by simcse_jax 0.1.0 in a format"),
         ("index.json", {"model": None}, "damaged; build the index again"),
