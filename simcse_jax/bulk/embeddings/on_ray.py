@@ -74,7 +74,7 @@ def connected(address: str | None) -> Iterator[None]:
     try:
         # Without an address, Ray would look for a cluster that another program started.
         ray.init(address or "local", logging_level=logging.ERROR, log_to_driver=False, **options)
-    except (ConnectionError, ValueError, RuntimeError, OSError) as error:
+    except Exception as error:  # Ray has no common class
         problem = f"--address {address}: cannot be reached" if address else "--engine ray: no cluster can be started"
         raise UserError(f"{problem}: {reason(error)}") from None
     context = ray.data.DataContext.get_current()
