@@ -11,18 +11,15 @@ import jax
 import numpy as np
 from numpy.typing import ArrayLike
 
-from simcse_jax.choices import DTYPES
 from simcse_jax.data.sentences import check_sentences, read_sentences
 from simcse_jax.devices.backend import slow_bfloat16
 from simcse_jax.encoding.arguments import (
     AllOptions,
     EncodeOptions,
-    check_options,
-    check_path,
+    check_max_length,
+    check_pooler,
     check_truncation,
     embeddings_or_sentences,
-    is_whole,
-    names_ours,
     resolve_prompt,
     with_prompt_of,
 )
@@ -41,7 +38,6 @@ from simcse_jax.index import folder as index_folder
 from simcse_jax.index.identity import ModelIdentity, check_maker, check_queries
 from simcse_jax.index.index import Index, Result, sharing_copy
 from simcse_jax.index.lance import LanceIndex
-from simcse_jax.index.lance import check_options as check_lance_options
 from simcse_jax.index.options import Backend, SearchOptions, check_precision, check_search
 from simcse_jax.index.placed import Storage
 from simcse_jax.models.config import SIMILARITIES
@@ -88,14 +84,11 @@ class SimCSE:
 
     `prompts`, `default_prompt_name`, `truncate_dim` and `similarity_fn_name` come from the files of
     sentence-transformers' models, and mean the same as there.
-
-    Arguments of other packages, such as `normalize_embeddings=`, raise a `TypeError` with the name of ours.
     """
 
     truncate_dim: int | None
     index: Index | LanceIndex | None
 
-    @names_ours
     def __init__(
         self,
         name: str | Path,
@@ -117,18 +110,12 @@ class SimCSE:
           dtype: the type to compute in, float32 or bfloat16; embeddings are float32 with both.
           truncate_dim: embeddings keep so many of their elements; None follows the model's files.
         """
-        check_path(name, "the model")
-        name = str(name)
-        check_options(pooler, batch_size, None)
-        if not is_whole(num_layers, 0):
-            raise UserError(f"num_layers {num_layers!r:.60}: must be a whole number; 0 keeps all")
-        if not isinstance(dtype, str) or dtype not in DTYPES:
-            raise UserError(f"dtype {dtype!r:.60} is not one of {', '.join(DTYPES)}")
-        model = load_model(name, num_layers)
-        self._set_up(name, model, model.tokenizer, choose_pooler_and_warn(model, pooler, stacklevel=4), dtype)
+        check_pooler(pooler)
+        model = load_model(str(name), num_layers)
+        self._set_up(str(name), model, model.tokenizer, choose_pooler_and_warn(model, pooler, stacklevel=3), dtype)
         self.batch_size = batch_size
         if dtype == "bfloat16" and (slow := slow_bfloat16()):
-            warnings.warn(slow, UserWarning, stacklevel=3)
+            warnings.warn(slow, UserWarning, stacklevel=2)
         if truncate_dim is not None:
             self._configured(truncate_dim=truncate_dim)  # checks it
             self.truncate_dim = truncate_dim
@@ -211,7 +198,6 @@ class SimCSE:
         """`token_encoder` with the model's own maximum length."""
         return self.token_encoder()
 
-    @names_ours
     def encode(
         self,
         sentences: str | Iterable[str],
@@ -252,32 +238,35 @@ class SimCSE:
           UserError: naming the first sentence that is not a string, the columns of a table that has several, or the
             argument that is out of its range.
         """
-        fields: EncodeOptions = {"pooler": pooler, "batch_size": batch_size, "max_length": max_length, "prompt": prompt}
-        fields |= {"prompt_name": prompt_name, "truncate_dim": truncate_dim, "normalize_to_unit": normalize_to_unit}
-        chosen = self._configured(**fields)
+        chosen = self._configured(
+            batch_size=batch_size,
+            normalize_to_unit=normalize_to_unit,
+            max_length=max_length,
+            pooler=pooler,
+            prompt=prompt,
+            prompt_name=prompt_name,
+            truncate_dim=truncate_dim,
+        )
         texts = check_sentences([sentences] if isinstance(sentences, str) else sentences)
         checked = chosen_ranges(precision, ranges, chosen.dimension, len(texts))
         with Progress(len(texts), shown=show_progress_bar) as bar:
             embeddings, cut = chosen.encode(texts, bar.advance)
-        warn_of_cut(cut, chosen.max_length, stacklevel=4)
+        warn_of_cut(cut, chosen.max_length, stacklevel=3)
         if precision in SCALAR and checked is None:
-            warn_of_few(len(texts), stacklevel=4)
+            warn_of_few(len(texts), stacklevel=3)
         clipped = Clipped()
         codes = quantize(embeddings, precision, checked, clipped)
-        clipped.warn(stacklevel=4)
+        clipped.warn(stacklevel=3)
         return codes[0] if isinstance(sentences, str) else codes
 
-    @names_ours
     def encode_query(self, sentences: str | Iterable[str], **options: Unpack[AllOptions]) -> np.ndarray:
         """`encode` with the model's prompt "query", unless another is given."""
         return self.encode(sentences, **with_prompt_of(options, self.prompts, "query"))
 
-    @names_ours
     def encode_document(self, sentences: str | Iterable[str], **options: Unpack[AllOptions]) -> np.ndarray:
         """`encode` with the model's prompt "document", "passage" or "corpus", the first that it has, or one given."""
         return self.encode(sentences, **with_prompt_of(options, self.prompts, *DOCUMENT_PROMPTS))
 
-    @names_ours
     def encode_counted(
         self,
         sentences: Iterable[str],
@@ -296,31 +285,37 @@ class SimCSE:
             sentences, advance=advance, **with_prompt_of(EncodeOptions(), self.prompts, *DOCUMENT_PROMPTS)
         )
 
-    def _configured(self, **options: Unpack[EncodeOptions]) -> Embedder:
+    def _configured(
+        self,
+        batch_size: int | None = None,
+        normalize_to_unit: bool | None = None,
+        max_length: int | None = None,
+        pooler: str | None = None,
+        prompt: str | None = None,
+        prompt_name: str | None = None,
+        truncate_dim: int | None = None,
+    ) -> Embedder:
         """The embedder; an option that is not None replaces the model's own value."""
-        pooler, size, batch_size = options.get("pooler"), options.get("truncate_dim"), options.get("batch_size")
-        max_length, normalize = options.get("max_length"), options.get("normalize_to_unit")
-        if not is_whole(self.max_length, 3, self.config.max_length):
-            most = self.config.max_length
-            raise UserError(f"model.max_length is {self.max_length!r:.60}; it must be a whole number from 3 to {most}")
-        check_options(pooler, batch_size, max_length, self.max_length, normalize)
+        check_pooler(pooler)
         pooler, use_head = choose_pooler(self._model, self.pooler if pooler is None else pooler)
+        length = self.max_length if max_length is None else max_length
+        check_max_length(length, min(self.max_length, self.config.max_length))
         embedder = dataclasses.replace(
             self._embedder,
             pooler=pooler,
             use_head=use_head,
-            max_length=self.max_length if max_length is None else max_length,
+            max_length=length,
             batch_size=(self.batch_size if batch_size is None else batch_size) * len(jax.local_devices()),
-            normalize=self.normalize if normalize is None else normalize,
-            prompt=self.prompt_of(options.get("prompt"), options.get("prompt_name")),
+            normalize=self.normalize if normalize_to_unit is None else normalize_to_unit,
+            prompt=self.prompt_of(prompt, prompt_name),
             modules=self.config.modules if pooler == self.own_pooler else (),
         )
-        check_truncation(size, embedder.dimension)
-        size = self.truncate_dim if size is None else size
+        check_truncation(truncate_dim, embedder.dimension)
+        size = self.truncate_dim if truncate_dim is None else truncate_dim
         if size is None or size >= embedder.dimension:
             return embedder
         # As in sentence-transformers: the model's own module Normalize comes before the cut, the caller's wish after.
-        return embedder.truncated(int(size), normalized_first=embedder.normalize and normalize is None)
+        return embedder.truncated(int(size), normalized_first=embedder.normalize and normalize_to_unit is None)
 
     def prompt_of(self, prompt: str | None = None, prompt_name: str | None = None) -> str:
         """The text that `encode` puts before each sentence with these arguments; empty: none."""
@@ -336,7 +331,6 @@ class SimCSE:
         chosen = self._configured(max_length=max_length, batch_size=batch_size)
         return chosen.tokens  # without prompts: an analysis measures the words given
 
-    @names_ours
     def encode_tokens(
         self,
         sentences: str | Iterable[str],
@@ -365,7 +359,7 @@ class SimCSE:
         options |= {"prompt": prompt, "prompt_name": prompt_name}
         with Progress(len(texts), shown=show_progress_bar) as bar:
             counted, cut = self.encode_tokens_counted(texts, advance=bar.advance, **options)
-        warn_of_cut(cut, max_length or self.max_length, stacklevel=4)
+        warn_of_cut(cut, max_length or self.max_length, stacklevel=3)
         results: list[TokenEmbeddings] | list[np.ndarray] = (
             counted if with_tokens else [of.embeddings for of in counted]
         )
@@ -439,7 +433,6 @@ class SimCSE:
     def similarity(self, a: Several, b: Texts | ArrayLike) -> np.ndarray: ...
     @overload
     def similarity(self, a: Texts | ArrayLike, b: Texts | ArrayLike) -> np.ndarray | float: ...
-    @names_ours
     def similarity(self, a: Texts | ArrayLike, b: Texts | ArrayLike) -> np.ndarray | float:
         """Cosines, (len(a), len(b)) float32, or what `similarity_fn_name` names; distances are negative.
 
@@ -468,7 +461,6 @@ class SimCSE:
             return vectors
         return encode(vectors if isinstance(vectors, str) else check_sentences(vectors, kind))
 
-    @names_ours
     def build_index(
         self,
         sentences_or_file: TextSource,
@@ -499,7 +491,6 @@ class SimCSE:
         index.maker = self.identity()
         self.index = self._filled(index, sentences_or_file, column, show_progress_bar)
 
-    @names_ours
     def add_to_index(
         self, sentences_or_file: TextSource, *, column: str | None = None, show_progress_bar: bool = False
     ) -> None:
@@ -538,10 +529,10 @@ class SimCSE:
                 encoded = self._encode_documents(part, bar.advance)
                 index.add(part, encoded.embeddings)
                 cut += encoded.cut
-        warn_of_cut(cut, self.max_length, stacklevel=5)
+        warn_of_cut(cut, self.max_length, stacklevel=4)
         if index.precision == "int8" and ranges is None:
-            warn_of_few(len(sentences), stacklevel=5)
-        index.clipped.warn(stacklevel=5)
+            warn_of_few(len(sentences), stacklevel=4)
+        index.clipped.warn(stacklevel=4)
         return index
 
     @overload
@@ -556,7 +547,6 @@ class SimCSE:
     def search(
         self, queries: Queries, top_k: int = 5, threshold: float | None = None, **options: Unpack[SearchOptions]
     ) -> list[Result] | list[list[Result]]: ...
-    @names_ours
     def search(
         self,
         queries: Queries,
@@ -590,9 +580,6 @@ class SimCSE:
         kept = self.index.precision if isinstance(self.index, Index) else "float32"
         check_search(top_k, threshold, recall_target, backend, compared, storage, rescore, kept)
         top_k, rescore = int(top_k), None if rescore is None else int(rescore)  # NumPy's integers count bits otherwise
-        in_memory = {"approximate": approximate, "backend": backend != "jax", "storage": storage != "float32"}
-        in_memory["rescore"] = rescore is not None
-        check_lance_options(isinstance(self.index, LanceIndex), refine, nprobes, **in_memory)
         if self.index is None:
             raise UserError("there is no index to search in; call build_index, load_index or open_index first")
         texts = read_sentences(queries, column) if isinstance(queries, Path) else queries
@@ -611,7 +598,6 @@ class SimCSE:
             check_queries(self.index.maker, self.identity())
         return self.encode_query(texts)
 
-    @names_ours
     def save_pretrained(self, folder: str | Path, **card: Unpack[CardFields]) -> None:
         """Writes the model, with its attributes as they are now, for transformers, sentence-transformers and `SimCSE`.
 
@@ -626,11 +612,9 @@ class SimCSE:
           UserError: when it is another folder or cannot be written, the model has a pooler that cannot be, or a field
             of the card is wrong, or given for a model that is not a run's.
         """
-        check_path(folder, "folder")
         fields = card_fields(**card)
         exporting.save(self._as_set(), local_path(str(folder)), fields=fields)
 
-    @names_ours
     def push_to_hub(
         self, repository: str, *, private: bool = False, revision: str | None = None, **card: Unpack[CardFields]
     ) -> str:
@@ -681,12 +665,10 @@ class SimCSE:
             raise UserError("there is no index to save; call build_index first")
         if isinstance(self.index, LanceIndex):
             raise UserError(f"{self.index.folder}: an index of LanceDB is saved already; copy its folder")
-        check_path(folder, "the folder")
         index_folder.save(self.index, folder, self.index.maker or self.identity())
 
     def load_index(self, folder: str | Path) -> None:
         """Reads an index that this model made; its embeddings are memory-mapped."""
-        check_path(folder, "the folder")
         self.index = index_folder.load(folder, self.identity())
 
     def open_index(self, folder: str | Path) -> Self:
@@ -699,6 +681,5 @@ class SimCSE:
           UserError: when there is none, it is damaged, another model made its embeddings, its bucket cannot be
             reached, or LanceDB is not installed.
         """
-        check_path(folder, "the folder")
         self.index = LanceIndex(folder, self.identity())
         return self

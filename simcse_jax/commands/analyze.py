@@ -7,7 +7,6 @@ correlation of dimensions (SimCSE++, section 4.2). Writes numbers, pictures and 
 """
 
 import dataclasses
-import itertools
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -20,6 +19,7 @@ from simcse_jax.commands.verbs import BatchSize, Count, Numbers, Texts, verb
 from simcse_jax.errors import UserError, require
 from simcse_jax.evaluation.analysis.inputs import Models, SpaceData, choose, read_data
 from simcse_jax.evaluation.analysis.tokens import Protocol
+from simcse_jax.evaluation.plotting import short_names, unique
 from simcse_jax.host.outputs import output_folder, printing
 from simcse_jax.host.storage import Folder, as_path
 
@@ -142,8 +142,6 @@ def analyze_models(
     }
     for pair in models.pairs:
         tokens.check_same_tokens({models.names[label]: surveys[label] for label in pair})
-    for (first, _), (other, _) in itertools.combinations(models.pairs, 2):
-        tokens.check_in_common(surveys[first], surveys[other])
     measured = {}
     with printing(True) as say:
         say(report.data_lines(data.name, surveys, max_length))
@@ -228,7 +226,7 @@ def analyze_runs(
 
     folders = {name: as_path(name) for name in workdirs}
     runs = {name: read_run(folder) for name, folder in folders.items()}
-    labels = dict(zip(runs, dynamics.labels({name: run["config"] for name, run in runs.items()}), strict=True))
+    labels = dict(zip(runs, unique(short_names([*runs]), [*runs]), strict=True))
     with printing(True) as say:
         if data is None:
             points, about, where = read_measurements(folders, runs)

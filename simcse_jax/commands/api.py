@@ -12,7 +12,7 @@ from simcse_jax.commands.sweep import make_table
 from simcse_jax.config.checks import check_field, validate
 from simcse_jax.config.fields import declared_fields, flatten, make_defaults
 from simcse_jax.config.flags import (
-    field_meant,
+    fields_meant,
     is_of_package,
     leave_out_missing_scores,
     load_config,
@@ -113,7 +113,6 @@ def train(
         written but data in memory.
       Preempted, KeyboardInterrupt: for SIGTERM and Ctrl-C, after saving.
     """
-    _check_arguments(workdir, callbacks)
     config, complete, name = _load_recipe(recipe)
     user_fields = _collect_fields(config, data, model, eval, objective, fields)
     for field, value in user_fields.items():
@@ -193,9 +192,10 @@ def _full_name(name: str, declared: Mapping[str, Any]) -> str:
     Raises:
       UserError: when there is none, or one of several could be meant.
     """
-    if not (full := name if name in declared else field_meant(name, declared)):
+    meant = [name] if name in declared else fields_meant(name, declared)
+    if len(meant) != 1:
         raise UserError(f"{name}: {no_such_field(name, declared)}")
-    return full
+    return meant[0]
 
 
 def set_field(config: config_dict.ConfigDict, name: str, value: Any) -> None:
@@ -226,10 +226,7 @@ def _load_recipe(
     """A copy of the config, the function that completes it, and its name for errors."""
     if isinstance(recipe, config_dict.ConfigDict):
         return config_dict.ConfigDict(recipe.to_dict()), lambda config, user_fields: None, "the config"
-    if not isinstance(recipe, str | Path):
-        raise UserError(f"recipe {recipe!r:.60}: must be the name of a recipe or a config file, or a config")
-    loaded = load_config(str(recipe))
-    return loaded.config, loaded.complete, str(recipe)
+    return *load_config(str(recipe)), str(recipe)
 
 
 def _collect_fields(
@@ -269,16 +266,6 @@ def _weights_of_only(config: config_dict.ConfigDict, objective: Any) -> dict[str
         if name not in config.objective:
             config.objective[name] = make_defaults(fields_of_objectives([added])).objective[name]
     return {f"objective.{other}.weight": float(other == name) for other in config.objective}
-
-
-def _check_arguments(workdir: Any, callbacks: Any) -> None:
-    if not isinstance(workdir, str | Path):
-        raise UserError(f"workdir {workdir!r:.60}: must be the name of a folder")
-    if not isinstance(callbacks, list | tuple):
-        raise UserError(f"callbacks: {callbacks!r:.60} is not a list of functions")
-    for callback in callbacks:
-        if not callable(callback):
-            raise UserError(f"callbacks: {callback!r:.60} cannot be called")
 
 
 def _write_data(value: Any, workdir: str | Path, field: str, file: str) -> str:

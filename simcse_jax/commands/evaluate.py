@@ -36,7 +36,6 @@ from simcse_jax.commands.verbs import (
     say_ignored,
     verb,
 )
-from simcse_jax.config.checks import check_postprocess
 from simcse_jax.errors import UserError, no_such
 from simcse_jax.host import streams
 from simcse_jax.host.names import split_label
@@ -47,7 +46,6 @@ if TYPE_CHECKING:
     import numpy as np
 
     from simcse_jax.encoding.arguments import EncodeOptions
-    from simcse_jax.evaluation.relatedness import WithRegressor
     from simcse_jax.evaluation.sts import Similarity
     from simcse_jax.simcse import SimCSE
 
@@ -143,14 +141,10 @@ def evaluate(
     if not data and (task := next(iter(wanted.sts + wanted.transfer), "")):
         raise UserError(f"--data is missing; {task} needs SentEval's data/downstream, or a file of graded pairs")
     check_dimensions(dimensions, truncate_dim, baseline)
-    if postprocess:
-        check_postprocess(postprocess, postprocess_data, postprocess_dimensions, "--postprocess", "-")
-        if wanted.folders + wanted.benchmarks:
-            raise UserError(
-                "--postprocess: is for similarity and transfer; leave it out, or the tasks of retrieval and mteb"
-            )
-    elif postprocess_data:
-        streams.say("--postprocess-data: nothing is fit on it without --postprocess")
+    if postprocess and not postprocess_data:
+        raise UserError("--postprocess-data: must be set for --postprocess: a file of sentences, target or target_all")
+    if postprocess and wanted.folders + wanted.benchmarks:
+        raise UserError("--postprocess: is for similarity and transfer; leave out the tasks of retrieval and mteb")
     if baseline is not None and not wanted.folders:
         streams.say(f"--baseline {baseline}: is for retrieval; nothing is compared with it")
     computed = {*(METRICS if wanted.sts else ()), *(MEASURES if wanted.folders else ())}
@@ -285,14 +279,14 @@ def describe_differences(baseline: Mapping[str, Any], settings: Mapping[str, str
 
 def read_similarity(
     data: str, tasks: list[str], split: str, metrics: Sequence[str], aggregations: Sequence[str], regressor: bool
-) -> "Similarity | WithRegressor":
+) -> "Similarity":
     """The evaluator of the STS tasks; prints which have no data."""
     from simcse_jax.evaluation import relatedness, sts
 
     pairs, missing = sts.read(data, tasks, split)
     say_missing(data, missing, "has no development set" if split == "dev" else "not found")
-    similarity = sts.Similarity(pairs, missing, metrics, aggregations, every_average=True)
-    return relatedness.WithRegressor(similarity, relatedness.read(data, list(pairs))) if regressor else similarity
+    given = (pairs, missing, metrics, aggregations, True)
+    return relatedness.WithRegressor(*given, relatedness.read(data, [*pairs])) if regressor else sts.Similarity(*given)
 
 
 def check_dimensions(dimensions: Sequence[int], truncate_dim: int | None, baseline: str | None) -> None:

@@ -9,7 +9,6 @@ the steps (SimCSE++, section 5.3). Of runs it also draws the spectrum and the te
 
 import dataclasses
 import functools
-import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
@@ -22,7 +21,6 @@ from cyclopts.validators import Number
 from simcse_jax.choices import MEASURES, POSTPROCESSING, RETRIEVAL, TASKS
 from simcse_jax.commands.command_line import ModelArgument, parse_model
 from simcse_jax.commands.verbs import BatchSize, Prompt, PromptName, Texts, TruncateDim, verb
-from simcse_jax.config.checks import check_postprocess
 from simcse_jax.errors import UserError, require
 from simcse_jax.evaluation.plotting import short_names, unique
 from simcse_jax.host import streams
@@ -167,7 +165,7 @@ def geometry(
     """
     by_panel = specs_of_panels(models, panels)
     specs = [spec for panel in by_panel.values() for spec in panel]
-    parsed = read_models(specs, postprocess or "", postprocess_data or "", postprocess_dimensions)
+    parsed = read_models(specs, postprocess or "", postprocess_data or "")
     labels = read_runs(runs)
     if not parsed and not labels:
         raise UserError("nothing to measure; give --models, --runs or both")
@@ -222,7 +220,7 @@ def read_runs(specs: Sequence[str]) -> dict[str, str]:
     return dict(split)
 
 
-def read_models(specs: Sequence[str], postprocess: str, fit_on: str, dimensions: int) -> dict[str, ModelArgument]:
+def read_models(specs: Sequence[str], postprocess: str, fit_on: str) -> dict[str, ModelArgument]:
     """The models by what was given, with their labels and methods.
 
     Raises:
@@ -237,10 +235,8 @@ def read_models(specs: Sequence[str], postprocess: str, fit_on: str, dimensions:
     labels = [model.label for model in models.values() if model.label]
     if repeated := next((label for label in labels if labels.count(label) > 1), None):
         raise UserError(f"--models: the label {repeated} is given twice")
-    methods = {model.postprocess for model in models.values()} - {""}
-    if methods:
-        method = max(methods)  # of both, whitening, which takes dimensions
-        check_postprocess(method, fit_on, dimensions, "--postprocess", "-")
+    if not fit_on and any(model.postprocess for model in models.values()):
+        raise UserError("--postprocess-data: must be set for --postprocess: a file of sentences, target or target_all")
     return models
 
 
@@ -470,13 +466,11 @@ def write(
     from simcse_jax.evaluation import geometry_pictures
     from simcse_jax.evaluation.analysis import page, sentences
 
-    files: dict[str, str | bytes] = {FILE: json.dumps(result, indent=2, ensure_ascii=False) + "\n"}
-    files |= {f"{name}.{kind}": content for name, kinds in drawn.items() for kind, content in kinds.items()}
-    parts = {"geometry": geometry_pictures.part(result, drawn)}
+    numbers, parts = {FILE: result}, {"geometry": geometry_pictures.part(result, drawn)}
     if compared:
-        files[sentences.SENTENCES] = json.dumps(compared, ensure_ascii=False) + "\n"
+        numbers[sentences.SENTENCES] = compared
         parts["sentences"] = sentences.part(compared)
-    page.write(output, files, parts)
+    page.write(output, numbers, drawn, parts)
     return [FILE, page.PAGE, *(f"{name}.png and .svg" for name in drawn)]
 
 

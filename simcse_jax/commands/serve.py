@@ -83,7 +83,7 @@ def serve(
     if name is not None and not name.strip():
         raise UserError("--name: is empty; leave it out, or name the model")
     require("serve", "fastapi", "uvicorn", "prometheus_client", "orjson")
-    from simcse_jax.serving import demo_guard, server
+    from simcse_jax.serving import server
     from simcse_jax.serving.service import Limits
 
     key = read_key()
@@ -108,7 +108,7 @@ def serve(
         reranker = None if rerank is None else open_reranker(rerank, batch_size, dtype)
         service = make_service(encoder, name, normalize, search, reranker, limits, metrics)
         app = App(service, metrics, lambda: print(f"ready after {time.monotonic() - started:.1f} s", flush=True))
-        names = demo_guard.HostNames(host, allow_host) if key is None else None
+        names = [host, *allow_host] if key is None else None
         guarded = Guard(app.asgi, limits, metrics, app.paths, key, names)
         where = "this machine alone" if local else "all who can reach this machine"
         asked = f"the key of {KEY}" if key else "no key"

@@ -1,9 +1,8 @@
 """Whether training helped: the scores of a model before and after it, with a paired bootstrap (Efron and Tibshirani,
 An Introduction to the Bootstrap, 1993, chapter 13).
 
-Pairs or queries are drawn with replacement, the same for both models, and the difference of the scores is computed
-again; 95% of these differences lie within the interval. Those that share texts are drawn together, as a group: they are
-no independent evidence (Davison and Hinkley, Bootstrap Methods and their Application, 1997, section 3.8).
+Pairs or queries are drawn with replacement, the same for both models. Those that share texts are drawn together, as a
+group (Davison and Hinkley, Bootstrap Methods and their Application, 1997, section 3.8).
 """
 
 from collections.abc import Callable, Sequence

@@ -4,24 +4,10 @@ For a row x (D,) of K classes, with the weights W (K, D) and the biases b (K,):
 
     p = softmax(W x + b),    loss = mean over a batch of -log p_y,    gradients + λ W and + λ b
 
-This is senteval/tools/classifier.py without a hidden layer, as PyTorch runs it since version 0.4.1: `size_average =
-False`, which SentEval sets on the loss afterwards, has no effect there, so the loss is a mean. `SETTINGS` are those of
-SimCSE's evaluation.py:
-
-| | optimizer, with PyTorch's defaults | batch_size | epoch_size | tenacity | kfold |
-| --- | --- | --- | --- | --- | --- |
-| `pytorch`, its test mode | Adam: learning rate 0.001, β 0.9 and 0.999, ε 1e-8 | 64 | 4 | 5 | 10 |
-| `pytorch_fast`, its fast mode | RMSprop: learning rate 0.01, α 0.99, ε 1e-8 | 128 | 2 | 3 | 5 |
-
-- A round is `epoch_size` epochs, the last batch of an epoch smaller. After each round the held-out rows are scored. The
-  first parameters with the best accuracy are kept. Training ends at round `tenacity` + 1, in all, that does not beat
-  the best one, or when more than 200 epochs are done.
-- Every classifier starts again from seed 1111, so it has the same first weights (those of `torch.nn.Linear`) and, for
-  the same number of rows, the same order of rows in each epoch (those of `numpy.random.permutation`). Both are drawn
-  here bit for bit, without PyTorch: both libraries have the generator MT19937. What remains is the rounding of float32
-  sums.
-
-The classifiers of all penalties λ share their batches and are trained together, in one compiled program for a task.
+A round is `epochs` epochs, the last batch of an epoch smaller. After each round the held-out rows are scored. The first
+parameters with the best accuracy are kept. Training ends at round `tenacity` + 1, in all, that does not beat the best
+one, or when more than 200 epochs are done. Every classifier has PyTorch's first weights and NumPy's order of rows after
+seed 1111, bit for bit (docs/background/classifiers.md). Those of all penalties λ are trained in one compiled program.
 """
 
 import functools
@@ -39,7 +25,6 @@ from simcse_jax.errors import UserError
 SEED = 1111
 MOST_EPOCHS = 200  # another round begins while no more are done
 HELD_OUT = 0.05  # of the training rows, where no others choose the epoch
-FEWEST = 20  # rows of which a twentieth is a row
 
 
 class ClassifierTraining(NamedTuple):
@@ -86,10 +71,15 @@ def masked_split(train: Bool[np.ndarray, " N"], held_out: Bool[np.ndarray, " N"]
 
 
 def random_split(train: Bool[np.ndarray, " N"]) -> RowSplit:
-    """A split that holds out a twentieth of the training rows, at random: a mask (N,) with `FEWEST` rows or more."""
+    """A split that holds out a twentieth of the training rows, at random: a mask (N,)."""
     rows = np.flatnonzero(train)
     rows = rows[np.random.RandomState(SEED).permutation(len(rows))]
     cut = int(HELD_OUT * len(rows))
+    if not cut:
+        raise UserError(
+            f"{len(rows)} sentences to train a classifier on, of which this transfer protocol holds out a twentieth; "
+            "it needs 20 or more"
+        )
     return RowSplit(rows[cut:], rows[:cut], drawn=len(rows))
 
 
@@ -139,7 +129,7 @@ class Classifier:
             if split.drawn:
                 generator.permutation(split.drawn)
             epochs = self._settings.rounds * self._settings.epochs
-            order = orders(len(split.train), epochs, generator)
+            order = np.stack([generator.permutation(len(split.train)).astype(np.int32) for _ in range(epochs)])
             self._orders[key] = jnp.asarray(np.pad(order, ((0, 0), (0, self._rooms[0] - len(split.train)))))
         return self._orders[key]
 
@@ -250,8 +240,3 @@ def _uniform(draws: np.ndarray, bound: float) -> Float32[np.ndarray, " N"]:
     bound = float(np.float32(bound))
     fractions: Float64[np.ndarray, " N"] = (draws & 0xFFFFFF) / 2.0**24
     return (fractions * (2 * bound) - bound).astype(np.float32)
-
-
-def orders(count: int, epochs: int, generator: np.random.RandomState) -> Int32[np.ndarray, "epochs count"]:
-    """The next `numpy.random.permutation(count)` of each of several epochs: (epochs, count)."""
-    return np.stack([generator.permutation(count).astype(np.int32) for _ in range(epochs)])

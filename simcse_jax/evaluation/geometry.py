@@ -1,8 +1,6 @@
 """The geometry of sentence embeddings on STS-B: alignment and uniformity, singular values, cosines by gold group.
 
-The protocol is that of SimCSE's authors: pairs rated above 4 are the positives, and all sentences of the set are the
-data, each as often as it occurs. (Their figures use STS-B's three splits together, `split="all"` here.) Embeddings are
-normalized to length 1 first, so neither their scale nor a rotation matters.
+Pairs rated above 4 are the positives, and all sentences of the set are the data, each as often as it occurs.
 """
 
 import dataclasses

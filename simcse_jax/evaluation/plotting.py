@@ -3,9 +3,9 @@
 Every picture can be read without a caption. The same numbers give the same bytes.
 """
 
-import colorsys
 import contextlib
 import io
+import itertools
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
@@ -22,6 +22,7 @@ STYLES = ("-", "--", "-.", ":")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 NUMBER = re.compile(r"\d+(?:\.\d+)?(?:e-?\d+)?")
 LONGEST = 44  # characters of a name
+LETTERS, HANDLE = 12, 8  # characters of a legend in an inch, and as many as the line before a name takes
 DPI = 150
 SMALLEST = 1e-3  # singular value, next to the largest, that is drawn
 
@@ -29,7 +30,7 @@ Pictures = dict[str, bytes]  # "png" and "svg"
 
 
 def styles(names: Iterable[str], dashed: Iterable[str] = ()) -> dict[str, dict[str, Any]]:
-    """The colour, style, marker and width of each line, by its name; no two lines share a colour.
+    """The colour, style, marker and width of each line, by its name; no two of ten lines share a colour.
 
     Names that differ in a number alone, such as temperatures, have colours in its order. A line is thinner than those
     before it, on which it lies, so that of lines that coincide each is seen.
@@ -38,11 +39,11 @@ def styles(names: Iterable[str], dashed: Iterable[str] = ()) -> dict[str, dict[s
       dashed: the lines that are dashed, with hollow markers, where all others are solid; none: styles differ too.
     """
     names, dashed = list(names), set(dashed)
-    ordered = _in_order(names)
-    by_name = {}
+    colours = _in_order(names) or dict(zip(names, itertools.cycle(COLOURS), strict=False))
+    by_name: dict[str, dict[str, Any]] = {}
     for number, name in enumerate(names):
         by_name[name] = {
-            "color": _colour(number) if ordered is None else ordered[name],
+            "color": colours[name],
             "linestyle": STYLES[name in dashed if dashed else number % len(STYLES)],
             "marker": MARKERS[number % len(MARKERS)],
             "linewidth": 1.3 + 2.4 * (1 - (number + 1) / len(names)),
@@ -52,26 +53,19 @@ def styles(names: Iterable[str], dashed: Iterable[str] = ()) -> dict[str, dict[s
     return by_name
 
 
-def _colour(number: int) -> str:
-    """The n-th of any number of different colours."""
-    if number < len(COLOURS):
-        return COLOURS[number]
-    parts = colorsys.hls_to_rgb(0.618 * number % 1, 0.3 + 0.05 * (number % 5), 0.6)
-    return "#" + "".join(f"{round(255 * part):02x}" for part in parts)
-
-
 def _in_order(names: Sequence[str]) -> dict[str, str] | None:
     """The colours of names that differ in one number alone; None if they differ in more."""
+    from matplotlib.colors import LinearSegmentedColormap, to_hex
+
     numbers = [[*map(float, NUMBER.findall(name))] for name in names]
     if len(names) < 3 or len({NUMBER.sub("#", name) for name in names}) > 1:
         return None
     differing = [column for column in zip(*numbers, strict=True) if len(set(column)) > 1]
     if len(differing) != 1:
         return None
-    ends = np.array([[int(colour[start : start + 2], 16) for start in (1, 3, 5)] for colour in ORDERED])
-    places = np.argsort(np.argsort(differing[0])) * (len(ORDERED) - 1) / (len(names) - 1)
-    rows = np.array([np.interp(places, range(len(ORDERED)), part) for part in ends.T]).T.round().astype(int)
-    return {name: "#{:02x}{:02x}{:02x}".format(*row) for name, row in zip(names, rows, strict=True)}
+    places = np.argsort(np.argsort(differing[0])) / (len(names) - 1)
+    colours = LinearSegmentedColormap.from_list("", ORDERED)(places)
+    return dict(zip(names, map(to_hex, colours), strict=True))
 
 
 def shortened(name: str, longest: int = LONGEST) -> str:
@@ -124,6 +118,18 @@ def add_grid(axes: "Axes", **options: Any) -> None:
     axes.set_axisbelow(True)
 
 
+def add_legend(figure: "Figure") -> None:
+    """A legend below all panels, with each name once; the figure grows by its rows."""
+    handles: dict[str, Any] = {}
+    for axes in figure.axes:
+        handles = dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True)) | handles
+    columns = max(1, int(figure.get_figwidth() * LETTERS / (max(map(len, handles)) + HANDLE)))
+    rows = -(-len(handles) // columns)
+    figure.set_figheight(figure.get_figheight() + 0.2 * rows)
+    style: dict[str, Any] = {"loc": "outside lower center", "frameon": False, "handlelength": 3.5}
+    figure.legend(list(handles.values()), list(handles), ncols=-(-len(handles) // rows), **style)
+
+
 def panels(figure: "Figure", count: int, columns: int, **shared: Any) -> list["Axes"]:
     """`count` axes in rows of `columns`."""
     grid = figure.subplots(-(-count // columns), columns, squeeze=False, **shared).ravel()
@@ -157,3 +163,16 @@ def new_figure(size: tuple[float, float]) -> Iterator[tuple["Figure", Pictures]]
             out = io.BytesIO()
             figure.savefig(out, format=kind, dpi=DPI, metadata=metadata)
             pictures[kind] = out.getvalue()
+
+
+@contextlib.contextmanager
+def chart(title: str, across: str, up: str, size: tuple[float, float]) -> Iterator[tuple["Axes", Pictures]]:
+    """Axes with titles, a grid and a legend for the lines that are drawn in the block, and the pictures after it."""
+    with new_figure(size) as (figure, pictures):
+        axes = figure.subplots()
+        axes.set_title(title, loc="left")
+        axes.set_xlabel(across)
+        axes.set_ylabel(up)
+        yield axes, pictures
+        add_grid(axes)
+        add_legend(figure)

@@ -1,9 +1,6 @@
 """Post-processing: maps frozen embeddings to more isotropic ones, fit on sentences without labels.
 
-It turns one `encode` into another, which all evaluators accept: whitening (Su et al. 2021) and a flow (Li et al. 2020,
-see flow.py). They are fit on a source of sentences (NLI, Wikipedia), or on the target: for each task, on the sentences
-that it is scored on (`target`), or on those of its train, development and test sets together (`target_all`), as both
-methods' own code does.
+It turns one `encode` into another, which all evaluators accept: whitening (Su et al. 2021) and a flow (Li et al. 2020).
 """
 
 import dataclasses

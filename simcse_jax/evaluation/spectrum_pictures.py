@@ -1,23 +1,24 @@
-"""Pictures of how training flattens the spectrum (SimCSE, Section 5), over the steps of runs.
+"""Pictures of how training flattens the spectrum (SimCSE, Section 5), over the steps of runs."""
 
-Each is drawn as PNG and as SVG. It needs no caption, and is legible in grey.
-"""
-
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
 
 import numpy as np
 
 from simcse_jax.evaluation.analysis.spectrum import Spectrum
-from simcse_jax.evaluation.plotting import SMALLEST, Pictures, add_grid, new_figure, panels, shortened, styles
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from simcse_jax.evaluation.plotting import (
+    SMALLEST,
+    Pictures,
+    add_grid,
+    add_legend,
+    new_figure,
+    panels,
+    shortened,
+    styles,
+)
 
 Spectra = Mapping[str, Mapping[int, Spectrum]]  # by step, by the runs' names
 SHOWN = 6  # steps of a run
 WIDTHS, HEIGHT = {1: 4.6, 2: 3.3, 3: 2.5}, 2.9  # of a panel, in inches, by the panels next to each other
-LETTERS = 13  # of a legend, in an inch
 SOLID, DASHED = {"linestyle": "-"}, {"linestyle": "--", "markerfacecolor": "white"}
 # What a panel of `terms` shows, by its title: the solid lines, the dashed ones, and the axis.
 TERMS = {
@@ -43,7 +44,7 @@ def spectrum(runs: Spectra, title: str) -> Pictures:
     names = [f"step {step:,}" for step in steps]
     columns = min(3, len(runs))
     rows = -(-len(runs) // columns)
-    with new_figure((0.8 + WIDTHS[columns] * columns, 1.0 + HEIGHT * rows)) as (figure, pictures):
+    with new_figure((0.8 + WIDTHS[columns] * columns, 0.8 + HEIGHT * rows)) as (figure, pictures):
         places = panels(figure, len(runs), columns, sharex=True, sharey=True)
         figure.suptitle(f"Singular values of the embeddings of {title}, by training step", fontsize=10)
         for axes, (run, spectra) in zip(places, runs.items(), strict=True):
@@ -64,7 +65,7 @@ def spectrum(runs: Spectra, title: str) -> Pictures:
             add_grid(axes)
         for row in range(rows):
             places[row * columns].set_ylabel("singular value / the largest   (flatter is more isotropic)", fontsize=8)
-        _legend(figure, names)
+        add_legend(figure)
     return pictures
 
 
@@ -81,7 +82,7 @@ def terms(runs: Spectra, title: str) -> Pictures:
     facts = {"sentences": sentences, "most": len(first.singular_values)}
     columns, rows = 2, -(-len(shown) // 2)
     names = {run: shortened(run) for run in runs}
-    with new_figure((0.8 + WIDTHS[columns] * columns, 1.0 + HEIGHT * rows)) as (figure, pictures):
+    with new_figure((0.8 + WIDTHS[columns] * columns, 0.8 + HEIGHT * rows)) as (figure, pictures):
         figure.suptitle(f"The objective and the spectrum of the embeddings of {title}", fontsize=10)
         for axes, text in zip(panels(figure, len(shown), columns), shown, strict=True):
             solid, dashed, up = TERMS[text]
@@ -98,22 +99,10 @@ def terms(runs: Spectra, title: str) -> Pictures:
             axes.set_ylabel(up)
             axes.xaxis.get_major_locator().set_params(integer=True)  # type: ignore[call-arg]  # a MaxNLocator is there
             add_grid(axes)
-        _legend(figure, names.values())
+        add_legend(figure)
     return pictures
 
 
 def _places(count: int) -> list[int]:
     """At most `SHOWN` of so many steps, closest to each other at the start, where most changes; the ends among them."""
     return sorted({0, *np.geomspace(1, max(1, count - 1), SHOWN - 1).round().astype(int).tolist()})[:count]
-
-
-def _legend(figure: "Figure", names: Iterable[str]) -> None:
-    """A legend for all panels together, with each name once, in this order."""
-    handles: dict[str, Any] = {}
-    for axes in figure.axes:
-        handles |= dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True))
-    shown = [name for name in names if name in handles]
-    columns = int(figure.get_figwidth() * LETTERS / (max(map(len, shown)) + 10))  # 10: the line before a name
-    style: dict[str, Any] = {"loc": "outside lower center", "frameon": False, "handlelength": 3.5}
-    rows = -(-len(shown) // max(1, columns))
-    figure.legend([handles[name] for name in shown], shown, ncols=-(-len(shown) // rows), **style)

@@ -25,7 +25,7 @@ from simcse_jax.huggingface.sentence_transformers import (
     transformer_folder,
 )
 from simcse_jax.huggingface.weight_files import read_weights
-from simcse_jax.huggingface.weight_names import as_float32, check_parts, normalize_names, to_params
+from simcse_jax.huggingface.weight_names import normalize_names, tensor_of, to_params
 from simcse_jax.models import modules as arithmetic
 from simcse_jax.models.config import GELU, Dense, EncoderConfig, LayerNorm, Module
 from simcse_jax.models.model_types import FROM_ZERO
@@ -97,7 +97,6 @@ def load_cross_encoder(name: str) -> Pretrained:
         raise UserError(f"{where}: cross-encoders of the type {config.model_type} are not supported")
     tensors, path = read_weights(transformer)
     tensors = normalize_names(tensors)
-    check_parts(tensors, config, str(path))
     modules, weights = _read_head(tensors, HEADS[config.model_type], config, fields, (where, str(path)))
     labels = modules[-1].size if isinstance(modules[-1], Dense) else 0
     modules[-1] = Dense(_activation(folder, fields, labels), labels, inputs=config.hidden_size)
@@ -148,12 +147,7 @@ def _read_head(
     size = config.hidden_size
 
     def read(tensor: str, *shape: int | None) -> np.ndarray:
-        if tensor not in tensors:
-            raise UserError(f"{path}: the tensor {tensor!r} of its classification head is missing")
-        actual = tensors[tensor].shape
-        if len(actual) != len(shape) or any(want not in (None, have) for want, have in zip(shape, actual, strict=True)):
-            raise UserError(f"{path}: {tensor!r} has shape {actual}, but hidden_size is {size}")
-        return np.array(as_float32(tensors[tensor], tensor, path))  # not the file's
+        return np.array(tensor_of(tensors, tensor, shape, path))  # not the file's
 
     def bias(module: str, count: int) -> np.ndarray:
         name = f"{module}.bias"

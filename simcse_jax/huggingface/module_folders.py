@@ -14,9 +14,9 @@ import numpy as np
 from simcse_jax.choices import MASK_TOKEN, MOST_CHANNELS, WIDEST_CONVOLUTION
 from simcse_jax.errors import UserError
 from simcse_jax.host.storage import read_json
-from simcse_jax.huggingface.tokenizer_rules import MASK_TOKENS
+from simcse_jax.huggingface.template import MASK_TOKENS
 from simcse_jax.huggingface.weight_files import read_weights
-from simcse_jax.huggingface.weight_names import as_float32
+from simcse_jax.huggingface.weight_names import tensor_of
 from simcse_jax.models.arrays import AnyArray
 from simcse_jax.models.config import Convolutions
 from simcse_jax.models.convolutions import PREFIX
@@ -101,14 +101,9 @@ class Unsupported(UserError):
 def read_tensors(folder: Path, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, np.ndarray]:
     """The tensors of a module by name, float32."""
     tensors, path = read_weights(folder)
-    for name, shape in shapes.items():
-        if name not in tensors:
-            raise UserError(f"{path}: the tensor {name!r} is missing")
-        if tensors[name].shape != shape:
-            raise UserError(f"{path}: the tensor {name!r} has shape {tensors[name].shape}, not {shape}")
     if other := tensors.keys() - shapes.keys():
         raise Unsupported(f"{path}: the tensor {min(other)!r} is not supported")
-    return {name: np.array(as_float32(tensors[name], name, str(path))) for name in shapes}
+    return {name: np.array(tensor_of(tensors, name, shape, str(path))) for name, shape in shapes.items()}
 
 
 def read_layers(folder: Path, pooler: str) -> str:

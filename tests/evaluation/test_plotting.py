@@ -20,8 +20,8 @@ def test_labels_do_not_touch_lines_look_different_and_names_are_short():
         (["b/a", "a"], ["b/a", "a"]),
     ):
         assert plotting.short_names(names) == expected
-    found = plotting.styles(f"model {'x' * number}" for number in range(20))
-    assert len({style["color"] for style in found.values()}) == 20
+    found = plotting.styles(f"model {'x' * number}" for number in range(10))
+    assert len({style["color"] for style in found.values()}) == 10
     looks = [(style["linestyle"], style["marker"]) for style in found.values()]
     assert all(first != second for first, second in itertools.combinations(looks, 2))
     widths = [style["linewidth"] for style in plotting.styles("abcd").values()]  # of lines that coincide each is seen

@@ -118,8 +118,8 @@ def test_a_module_has_its_tensors_alone_all_finite_and_of_word_weights_those_of_
     found = module_folders.read_tensors(tmp_path, {"a": (2, 3), "b": (1,)})
     assert found["a"].dtype == np.float32 and found["a"].tolist() == [[1, 1, 1]] * 2
     for tensors, shapes, kind, message in (
-        ({"a": a, "b": b}, {"a": (2, 3), "c": (1,)}, UserError, "the tensor 'c' is missing"),
-        ({"a": a, "b": b}, {"a": (3, 2), "b": (1,)}, UserError, r"the tensor 'a' has shape \(2, 3\), not \(3, 2\)"),
+        ({"a": a}, {"a": (2, 3), "c": (1,)}, UserError, "the tensor 'c' is missing"),
+        ({"a": a, "b": b}, {"a": (3, 2), "b": (1,)}, UserError, r"'a' has shape \(2, 3\), but .* \(3, 2\)"),
         ({"a": a, "b": b}, {"a": (2, 3)}, Unsupported, "the tensor 'b' is not supported"),
         ({"a": b * np.nan}, {"a": (1,)}, UserError, "'a'.* not finite"),
         ({"a": b.astype(np.int8)}, {"a": (1,)}, UserError, "'a'.* int8"),

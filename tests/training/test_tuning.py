@@ -83,11 +83,8 @@ def test_what_data_have_chooses_the_objective_if_it_is_certain(complete):
         ("gold", lambda n: n % 7 / 2),
     ):
         rows = [(f"a {n}", f"b {n}", label(n)) for n in range(300)]
-        with pytest.raises(
-            UserError, match=f"column '{name}' holds .*(remove the column|on every pair, .*=answer)"
-        ) as error:
+        with pytest.raises(UserError, match=f"column '{name}' holds .*(remove the column|on every pair, .*=answer)"):
             complete(rows, [*QA, name])
-        assert ("data.columns.score=" + name in str(error.value)) == ("topic" not in str(error.value))
         config, _ = complete(rows, [*QA, name], "csv", *columns)
         assert config.objective.info_nce.weight == 1 and not config.data.positives
     rows = [(f"a {n}", f"b {n}", 1, n / 300) for n in range(300)]

@@ -69,10 +69,6 @@ class PairFile:
         rows = only_sentences(rows, self._chosen._replace(places=places[:2]), names, str(self.path))
         rows = split_positives(rows, names, places[1], *([names.index(ROWS[1])] if self.has_rows else []))
         for number, row in enumerate(rows):
-            if late := [name for name in row.late if name in ROWS]:
-                raise UserError(
-                    f"{row.where}: has the field {late[0]!r}, which the first line lacks; give it there too"
-                )
             fields = [f"{row.where}: the field {name!r}" for name in self._wanted]
             values = [row.fields[place] for place in places]
             anchor, positive = (read_text(value, field) for value, field in zip(values[:2], fields, strict=False))

@@ -1,30 +1,28 @@
 """The files that recipes name, and how to build each. A builder is data and a function that yields rows."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 from simcse_jax.data.building import nli, paraphrases, wikipedia
 from simcse_jax.data.building.reading import Tally, draw
 
 
-@dataclass(frozen=True)
-class BuildOptions:
+class BuildOptions(NamedTuple):
     """The options of a builder, besides its sources."""
 
-    splits: tuple[str, ...] = ("train",)
     hypothesis: str = nli.HYPOTHESES[0]
     draws: str = wikipedia.DRAWS[0]
     count: int = 0
     seed: int = 42
 
 
+Files = Sequence[str | Path]
 Rows = Iterator[tuple[str, ...]]
 
 
-@dataclass(frozen=True)
-class Builder:
+class Builder(NamedTuple):
     """How to build a file."""
 
     output: str  # its name in recipes
@@ -34,9 +32,8 @@ class Builder:
     unit: str  # what is read and counted
     makes: str  # what is written
     paper: str  # the papers' number of them, from all their data
-    rows: Callable[[Sequence[str | Path], BuildOptions, Tally], Rows]
+    rows: Callable[[Files, Tally, BuildOptions], Rows]
     header: tuple[str, ...] = ()  # of a CSV file; () for a text line each
-    options: tuple[str, ...] = ()  # the fields of `BuildOptions` that have an effect
     count: int = 0  # the default
 
 
@@ -46,20 +43,21 @@ WIKIPEDIA = "…-pages-articles.xml.bz2 of dumps.wikimedia.org, or hf:wikimedia/
 FLICKR = "Flickr30k's results_20130124.token, or results.csv"
 
 
-def _triplets(neutral: bool = False) -> Callable[[Sequence[str | Path], BuildOptions, Tally], Rows]:
-    def rows(files: Sequence[str | Path], options: BuildOptions, tally: Tally) -> Rows:
-        pairs = nli.read_pairs(files, tally)
-        return nli.triplets(pairs, tally, neutral, options.hypothesis)
-
-    return rows
+def _triplets(files: Files, tally: Tally, options: BuildOptions, neutral: bool = False) -> Rows:
+    return nli.triplets(nli.read_pairs(files, tally), tally, neutral, options.hypothesis)
 
 
-def _captions(files: Sequence[str | Path], options: BuildOptions, tally: Tally) -> Rows:
+def _nli_sentences(files: Files, tally: Tally, options: BuildOptions) -> Rows:
+    """As often as each occurs: the papers do not say whether repeated sentences count once."""
+    return ((text,) for pair in nli.read_pairs(files, tally) for text in pair[:2])
+
+
+def _captions(files: Files, tally: Tally, options: BuildOptions) -> Rows:
     captions = (caption for of_image in paraphrases.read_captions(files, tally).values() for caption in of_image)
-    if not options.count:
-        return ((caption,) for caption in captions)
-    units: Iterator[Callable[[], list[str]]] = (partial(list, (caption,)) for caption in captions)
-    return ((unit[0],) for unit in draw(units, options.count, options.seed, tally))
+    if options.count:
+        units = (partial(list, [caption]) for caption in captions)
+        captions = (unit[0] for unit in draw(units, options.count, options.seed, tally))
+    return ((caption,) for caption in captions)
 
 
 OF_NLI = partial(Builder, sources=NLI, files=nli.FILES, unit="pairs")
@@ -73,7 +71,7 @@ BUILDERS = {
         "supervised SimCSE's triplets",
         makes="triplets",
         paper="275,601 in the file that SimCSE's authors published, of SNLI's and MNLI's training sets",
-        rows=_triplets(),
+        rows=_triplets,
         header=(*PAIR, "hard_neg"),
     ),
     "nli_neutral": OF_NLI(
@@ -81,7 +79,7 @@ BUILDERS = {
         "the same with a neutral hypothesis (SimCSE, Table 7)",
         makes="triplets with a neutral sentence",
         paper="not given",
-        rows=_triplets(neutral=True),
+        rows=partial(_triplets, neutral=True),
         header=(*PAIR, "hard_neg", "neutral"),
     ),
     "nli_anli": OF_NLI(
@@ -90,7 +88,7 @@ BUILDERS = {
         sources="the same, and ANLI's folder (R1, R2, R3) or hf:facebook/anli:plain_text:train_r1 and so on",
         makes="triplets",
         paper="not given; ANLI adds 52k entailment pairs, of which it does not say how many have a contradiction",
-        rows=_triplets(),
+        rows=_triplets,
         header=(*PAIR, "hard_neg"),
     ),
     "nli_pairs": OF_NLI(
@@ -98,7 +96,7 @@ BUILDERS = {
         "all labelled pairs (SimCSE, Table 4; SBERT; the isotropy paper)",
         makes="pairs",
         paper="942k, 314k of each label, of SNLI's and MNLI's training sets (SimCSE, Table 4)",
-        rows=lambda files, options, tally: nli.labelled_pairs(nli.read_pairs(files, tally), tally),
+        rows=lambda files, tally, options: nli.labelled_pairs(nli.read_pairs(files, tally), tally),
         header=(*PAIR, "label"),
     ),
     "nli_sentences": OF_NLI(
@@ -106,7 +104,7 @@ BUILDERS = {
         "the sentences without labels, for flow, whitening and SimCSE++'s Table 4",
         makes="sentences",
         paper="not given",
-        rows=lambda files, options, tally: nli.sentences(nli.read_pairs(files, tally), tally),
+        rows=_nli_sentences,
     ),
     "qqp": Builder(
         "data/qqp.csv",
@@ -116,7 +114,7 @@ BUILDERS = {
         unit="pairs",
         makes="pairs",
         paper="134k (SimCSE, Table 4)",
-        rows=lambda files, options, tally: paraphrases.qqp(files, tally),
+        rows=lambda files, tally, options: paraphrases.qqp(files, tally),
         header=PAIR,
     ),
     "paranmt": Builder(
@@ -127,7 +125,7 @@ BUILDERS = {
         unit="pairs",
         makes="pairs",
         paper="5m (SimCSE, Table 4)",
-        rows=lambda files, options, tally: paraphrases.paranmt(files, tally),
+        rows=lambda files, tally, options: paraphrases.paranmt(files, tally),
         header=PAIR,
     ),
     "flickr_pairs": OF_FLICKR(
@@ -135,7 +133,7 @@ BUILDERS = {
         "any two captions of an image (SimCSE, Table 4)",
         makes="pairs",
         paper="318k (SimCSE, Table 4)",
-        rows=lambda files, options, tally: paraphrases.flickr_pairs(files, tally),
+        rows=lambda files, tally, options: paraphrases.flickr_pairs(files, tally),
         header=PAIR,
     ),
     "flickr_captions": OF_FLICKR(
@@ -150,7 +148,7 @@ BUILDERS = {
         "data/wiki1m_for_simcse.txt",
         "unsupervised SimCSE's sentences",
         paper="1,000,000 (SimCSE, Section 6)",
-        rows=lambda files, options, tally: wikipedia.sentences(
+        rows=lambda files, tally, options: wikipedia.sentences(
             files, tally, options.count, options.seed, options.draws
         ),
     ),
@@ -158,6 +156,6 @@ BUILDERS = {
         "data/wiki_documents.txt",
         "whole articles, for next sentences as positives (SimCSE, Table 2)",
         paper="not given; here as many sentences as the other rows of the table have",
-        rows=lambda files, options, tally: wikipedia.documents(files, tally, options.count, options.seed),
+        rows=lambda files, tally, options: wikipedia.documents(files, tally, options.count, options.seed),
     ),
 }

@@ -66,24 +66,18 @@ def choose(models: Sequence[str], pairs: Sequence[Sequence[str]]) -> Models:
       pairs: a model and its base, each as in `models` or by its label there.
     """
     alone = [split_label(text) for text in models]
-    named = {label: name for name, label in alone if label}
-    compared = [tuple((named[text], text) if text in named else split_label(text) for text in pair) for pair in pairs]
+    named = {label: (name, label) for name, label in alone if label}
+    compared = [tuple(named.get(text) or split_label(text) for text in pair) for pair in pairs]
     labels: dict[str, str] = {}
-    for name, label in [*(given_name for model, base in compared for given_name in (base, model)), *alone]:
+    for name, label in [*(given for model, base in compared for given in (base, model)), *alone]:
         labels[name] = label or labels.get(name, "")
     names = list(labels)
     bare = [(model[0], base[0]) for model, base in compared]
-    for model, base in bare:
-        if model == base:
-            raise UserError(f"--pair {model} {base}: compares a model with itself")
-        if bare.count((model, base)) > 1:
-            raise UserError(f"--pair {model} {base}: is given twice")
-    for name, _ in alone:
-        if [other for other, _ in alone].count(name) > 1:
-            raise UserError(f"--models: {name} is given twice")
+    for option, given in (("--models", [(name,) for name, _ in alone]), ("--pair", bare)):
+        if twice := next((each for each in given if given.count(each) > 1), None):
+            raise UserError(f"{option} {' '.join(twice)}: is given twice")
     shown = [label or short for label, short in zip(labels.values(), short_names(names), strict=True)]
-    for label in filter(None, labels.values()):
-        if shown.count(label) > 1:
-            raise UserError(f"--models: two models have the label {label}; give each its own, NAME=LABEL")
+    if twice := next((label for label in labels.values() if label and shown.count(label) > 1), ""):
+        raise UserError(f"--models: two models have the label {twice}; give each its own, NAME=LABEL")
     label_of = dict(zip(names, unique(shown, names), strict=True))
     return Models({label: name for name, label in label_of.items()}, [(label_of[a], label_of[b]) for a, b in bare])

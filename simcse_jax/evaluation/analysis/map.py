@@ -1,8 +1,7 @@
 """Sentence embeddings on a map of two dimensions, one model or several on the same map (isotropy paper, Figure 1).
 
-Embeddings are normalized to length 1, since models are compared by cosines. One projection takes all models',
-so a narrow cone stays a small cloud next to a wide one. PCA takes each model's around their own mean: where the mean
-lies says nothing of how far apart a model's sentences are.
+One projection takes all models' normalized embeddings, so a narrow cone stays a small cloud next to a wide one. PCA
+takes each model's around their own mean.
 """
 
 from collections.abc import Mapping
@@ -36,12 +35,7 @@ def project(embeddings: Mapping[str, np.ndarray], *, umap: bool | None = None, s
     Args:
       embeddings: (N, D) of any length, by the models' names; N at least 2, the same D.
       umap: whether to use UMAP; None: if umap-learn is installed. Otherwise, and for very few rows, PCA.
-
-    Raises:
-      ValueError: when the models' D differ.
     """
-    if len({rows.shape[1] for rows in embeddings.values()}) > 1:
-        raise ValueError("embeddings of different sizes have no common projection")
     rows = {name: normalize(part) for name, part in embeddings.items()}
     stacked = np.concatenate(list(rows.values()))
     use_umap = (installed("umap") if umap is None else umap) and len(stacked) > NEIGHBOURS

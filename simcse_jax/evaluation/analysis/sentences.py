@@ -68,8 +68,7 @@ def compare(
     places = np.array(about.sentences)
     cosines = {label: unit[places] @ unit[places].T - 2 * np.eye(len(places)) for label, unit in rows.items()}
     nearest = {label: matrix.argmax(axis=1) for label, matrix in cosines.items()}
-    first = next(iter(rows))
-    graded = len(about.pairs) > 0
+    first, graded = next(iter(rows)), len(about.pairs) > 0
     pairs = about.pairs or [(number, int(other)) for number, other in enumerate(nearest[first])]
     related = about.gold > geometry.POSITIVE if graded else np.ones(len(pairs), bool)
     kind = "pairs rated above 4" if graded else f"neighbours in {first}"
@@ -80,50 +79,39 @@ def compare(
         ("uniformity", "uniformity", 2, ""),
     ]
     maps = project_by_size({label: unit[places] for label, unit in rows.items()})
-    comparison: dict[str, Any] = {
-        "data": data,
-        "poolers": {**poolers},
-        "changes": [list(pair) for pair in changes],
-        "texts": about.texts,
-    }
-    comparison |= {"sentences": about.sentences, "related": kind, "graded": graded, "measures": measures}
-    comparison |= {"bins": np.round(BINS, 4).tolist(), "models": {}}
     grades = np.round(about.gold, 3).tolist() if graded else [None] * len(pairs)
-    comparison["pairs"] = [[*pair, grade] for pair, grade in zip(pairs, grades, strict=True)]
-    sides = np.array(pairs).T
-    upper = np.triu_indices(len(places), 1)
+    upper, (one, other) = np.triu_indices(len(places), 1), np.array(pairs).T
+    models = {}
     for label, embedded in rows.items():
-        of_pairs = np.sum(embedded[sides[0]] * embedded[sides[1]], axis=1)
-        unrelated = cosines[label][upper]
-        numbers = _numbers(embedded[places], of_pairs, related, about.gold)
+        of_pairs = np.sum(embedded[one] * embedded[other], axis=1)
+        numbers = {
+            "unrelated": float(mean_cosine(embedded[places])),
+            "uniformity": geometry.uniformity(embedded[places]),
+        }
+        numbers |= {"related": float(np.mean(of_pairs[related]))} if related.any() else {}
+        numbers |= {"spearman": sts.spearman(of_pairs, about.gold)} if graded else {}
         map_ = next(candidate for candidate in maps.values() if label in candidate.points)
-        comparison["models"][label] = {
+        models[label] = {
             "numbers": {name: round(numbers[name], 6) for name, *_ in measures},
             "map": {"title": map_.title, "axes": map_.axes, "points": np.round(map_.points[label], 4).tolist()},
             "cosines": np.round(of_pairs, 4).tolist(),
             "nearest": nearest[label].tolist(),
-            "distributions": [_density(unrelated), _density(of_pairs[related])],
+            "distributions": [_density(cosines[label][upper]), _density(of_pairs[related])],
         }
-    return comparison, maps
-
-
-def _numbers(
-    rows: Float[np.ndarray, "N D"], of_pairs: Float[np.ndarray, " P"], related: np.ndarray, gold: np.ndarray
-) -> dict[str, float]:
-    """All measures of a model; 0 where there is nothing to measure.
-
-    Args:
-      rows: of unit length, the sentences' embeddings.
-      of_pairs: the cosines of the pairs.
-      related: which of the pairs are.
-      gold: a grade for each pair, or none at all.
-    """
-    return {
-        "unrelated": float(mean_cosine(rows)),
-        "related": float(np.mean(of_pairs[related])) if related.any() else 0.0,
-        "spearman": sts.spearman(of_pairs, gold) if len(gold) else 0.0,
-        "uniformity": geometry.uniformity(rows),
+    comparison = {
+        "data": data,
+        "poolers": {**poolers},
+        "changes": [list(pair) for pair in changes],
+        "texts": about.texts,
+        "sentences": about.sentences,
+        "related": kind,
+        "graded": graded,
+        "measures": measures,
+        "bins": np.round(BINS, 4).tolist(),
+        "models": models,
+        "pairs": [[*pair, grade] for pair, grade in zip(pairs, grades, strict=True)],
     }
+    return comparison, maps
 
 
 def _density(cosines: np.ndarray) -> list[float]:
