@@ -564,7 +564,7 @@ class SimCSE:
         """
         compared = self.index.similarity if self.index else "cosine"
         kept = self.index.precision if isinstance(self.index, Index) else "float32"
-        check_search(top_k, threshold, recall_target, backend, compared, storage, rescore, kept)
+        check_search(top_k, threshold, backend, compared, storage, kept)
         top_k, rescore = int(top_k), None if rescore is None else int(rescore)  # NumPy's integers count bits otherwise
         if self.index is None:
             raise UserError("there is no index to search in; call build_index, load_index or open_index first")

@@ -132,7 +132,7 @@ def mine(
         from simcse_jax.simcse import SimCSE
 
         encoder = SimCSE(model, pooler=pooler, batch_size=batch_size, dtype=dtype, truncate_dim=truncate_dim)
-        check_search(1, None, backend=backend, similarity=encoder.similarity_fn_name)
+        check_search(1, None, backend, encoder.similarity_fn_name)
         scorer, about_judge = (None, {"--judge": None}) if judge is None else open_judge(judge, batch_size, dtype)
         searched = open_corpus(
             corpus, encoder, corpus_column, {"backend": backend, "refine": refine, "nprobes": nprobes}
