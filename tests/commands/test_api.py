@@ -140,7 +140,7 @@ def test_the_other_commands(trained, tiny_bert, corpus, tmp_path):
         (lambda: Run(tmp_path), r"no run\.json there"),
         (lambda: evaluate(trained, corpus["dev"], metric="pearsn"), "metric: no metric 'pearsn'"),
         (lambda: encode(trained, "none.txt", tmp_path / "b.npy"), "none.txt: no such file"),
-        (lambda: mine(trained, corpus["csv"], corpus["txt"], tmp_path / "m.csv"), "must end in"),
+        (lambda: mine(trained, corpus["csv"], corpus["txt"], tmp_path / "m.csv"), "must be a file that ends in"),
     ):
         with pytest.raises(UserError, match=message):
             wrong()
