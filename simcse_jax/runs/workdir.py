@@ -38,13 +38,13 @@ from simcse_jax.models.arrays import AnyArray
 from simcse_jax.runs.metrics_file import Metrics, read_metrics
 from simcse_jax.runs.run_files import (
     BEST_STEP,
+    FORMAT,
     FREE,
     KEPT,
     KEPT_FIELDS,
     MODULES,
-    check_result,
-    check_run,
     describe_modules,
+    read_run,
 )
 from simcse_jax.runs.state import FINGERPRINT, FROZEN_FILE, ModelSpec, write_frozen
 
@@ -163,6 +163,7 @@ class Workdir:
         devices = jax.devices()
         modules = {MODULES: describe_modules(model.config.modules)} if model.config.modules else {}
         run = {
+            "format": FORMAT,
             "config": recorded,
             "hub": from_hub(flatten(recorded)),
             "examples": examples,
@@ -182,7 +183,7 @@ class Workdir:
 
     def read_run(self) -> dict[str, Any]:
         """The contents of `run.json`."""
-        return check_run(read_json(self.run_file), str(self.run_file))
+        return read_run(self.run_file)
 
     def metrics(self, step: int | None) -> Metrics:
         """The metrics, opened for writing; `step` is the resumed one, None at a run's start."""
@@ -199,15 +200,11 @@ class Workdir:
 
     def read_result(self) -> dict[str, Any] | None:
         """The contents of `result.json`; None if the run has no scores yet."""
-        path = self.path / "result.json"
-        return check_result(read_json(path), str(path)) if self.has_result else None
+        return read_json(self.path / "result.json") if self.has_result else None
 
     def scored_step(self) -> int | None:
-        """The step of the checkpoint that `result.json` has the scores of; None if it does not say, or is damaged."""
-        try:
-            return (self.read_result() or {}).get(BEST_STEP)
-        except UserError:
-            return None
+        """The step of the checkpoint that `result.json` has the scores of; None if it does not say."""
+        return (self.read_result() or {}).get(BEST_STEP)
 
     def drop_result(self) -> None:
         """Removes `result.json`, if there is one: the scores of a model that the run no longer has."""
