@@ -358,7 +358,7 @@ def _kind_of(config: Mapping[str, Any], where: str) -> ModelType:
         supported = f"supported are {', '.join(MODEL_TYPES)}; the nearest in name is {nearest(model_type, MODEL_TYPES)}"
         raise UserError(f"{where}: model_type is {model_type!r:.60}; {supported}")
     kind = MODEL_TYPES[model_type]
-    only = {field: (value, None) for field, value in kind.only.items()}
+    only: dict[str, tuple[Any, ...]] = {field: (value, None) for field, value in kind.only.items()}
     only |= {field: (None, False, {}) for field in OTHER_MODELS}
     refuse(config, only | ({} if model_type in READERS else {"position_embedding_type": ("absolute",)}), where)
     return kind
