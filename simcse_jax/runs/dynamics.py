@@ -36,6 +36,7 @@ from simcse_jax.runs.workdir import Workdir
 MEASURED = ("data", "sentences", "split", "repeated_sentences")  # the fields of `analysis` that choose the sentences
 Point = dict[str, float]  # `step`, and the measures
 PLANE = ("alignment", "uniformity")
+SCORED_ON = ("eval.retrieval.data", "eval.data")
 SEED_FOLDER = re.compile(r"seed\d+")  # of a sweep's run, in the folder of its row
 
 
@@ -100,18 +101,12 @@ def read_measurements(
         lines = [line for line in Workdir(folder).read_metrics() if "analysis" in line]
         points[name] = [{"step": line["step"], **line["analysis"]} for line in lines]
         if not lines:
-            raise UserError(
-                f"--runs {name}: nothing was measured while it trained; train it with --config.analysis.every=10, say, "
-                "or give --data to measure the checkpoints that it kept"
-            )
+            raise UserError(f"--runs {name}: nothing was measured while it trained (analysis.every); give --data")
     (first, analysis), *other_analyses = ((name, run["analysis"]) for name, run in runs.items())
     for name, other in other_analyses:
         keys = ["sha256"] if analysis["sha256"] and other["sha256"] else [*MEASURED, "eval.data"]
         if any(analysis[key] != other[key] for key in keys):
-            raise UserError(
-                f"--runs {first} and {name} were not measured on the same sentences while they trained; "
-                "give --data to measure the checkpoints that they kept"
-            )
+            raise UserError(f"--runs {first} and {name} were measured on different sentences; give --data")
     where = Path(analysis["data"] or analysis["eval.data"])
     about = {"source": "measured while it trained (analysis.every)", "sentences": f"at most {analysis['sentences']}"}
     return points, about, where.name if where.suffix else f"STS-B {analysis['split']}"
@@ -131,10 +126,9 @@ def kept_steps(folder: Folder) -> list[int]:
     saved = folder / "checkpoints"
     steps = sorted(int(path.name) for path in saved.iterdir() if path.name.isdigit()) if saved.is_dir() else []
     if len(steps) < 2:
-        number_kept = "one checkpoint was" if steps else "no checkpoints were"
         raise UserError(
-            f"--runs {folder}: {number_kept} kept; train it with --config.checkpoint.keep_every=10, say, "
-            "or leave out --data to draw what it recorded"
+            f"--runs {folder}: kept {len(steps)} checkpoints; train it with --config.checkpoint.keep_every=10, say, or "
+            "leave out --data to draw what it recorded"
         )
     return steps
 
@@ -178,14 +172,13 @@ def starting_params(folder: Folder, run: dict[str, Any]) -> Params | None:
         model = model if read_modules(run) else model.without_modules()
         model = dataclasses.replace(model, template=spec.template)
         adapter = starting_adapter(spec, model)
+        weights = sha256(*(np.asarray(model.params[part]) for part in sorted(model.params)))
+        if weights != run["sha256"]["model.init_from"]:
+            raise UserError(f"{spec.init_from} has other weights than the run started from")
+        if spec.lora and adapter and sha256(*adapter.values()) != run["sha256"].get("model.lora.init_from"):
+            raise UserError(f"{spec.lora.init_from} is another adapter by now")
     except UserError as error:
         print(f"{folder}: step 0 is left out: {error}", flush=True)
-        return None
-    if sha256(*(np.asarray(model.params[part]) for part in sorted(model.params))) != run["sha256"]["model.init_from"]:
-        print(f"{folder}: step 0 is left out: {spec.init_from} has other weights than the run started from", flush=True)
-        return None
-    if spec.lora and adapter and sha256(*adapter.values()) != run["sha256"].get("model.lora.init_from"):
-        print(f"{folder}: step 0 is left out: {spec.lora.init_from} is another adapter by now", flush=True)
         return None
     return partial.merged(initial_params(spec, model, adapter), add_parts(model.config, spec))
 
@@ -207,40 +200,33 @@ def read_records(folders: Mapping[str, Folder], labels: Mapping[str, str]) -> Re
     `labels`: those that the user gave, by the runs' names; empty for none. Runs of a group have the same.
     """
     runs = {name: read_run(folder) for name, folder in folders.items()}
-    scores = {name: _scores(name, folder) for name, folder in folders.items()}
+    lines = {name: Workdir(folder).read_metrics() for name, folder in folders.items()}
+    scores = {name: _scores(of_run) for name, of_run in lines.items()}
     scored = {name: values for name, (_, values) in scores.items() if values}
-    tasks = {scores[name][0]: name for name in scored}
-    if len(tasks) > 1:
-        (first_task, first), (other, second), *_ = tasks.items()
-        raise UserError(f"--runs {first} was scored on {first_task}, {second} on {other}; draw them separately")
-    for field, setting in (("eval.retrieval.data", "data of retrieval"), ("eval.data", "contents of eval.data")):
-        judged = {runs[name]["sha256"].get(field, ""): name for name in scored}
+    different = {"data": lambda name: scores[name][0]}
+    different |= {field: lambda name, field=field: runs[name]["sha256"].get(field) for field in SCORED_ON}
+    for field, known_by in different.items():
+        judged = {known_by(name): name for name in scored}
         if len(judged) > 1:
             first, second, *_ = judged.values()
-            raise UserError(f"--runs {first} and {second} were scored on different {setting}; draw them separately")
-    lines = {name: Workdir(folder).read_metrics() for name, folder in folders.items()}
+            raise UserError(f"--runs {first} and {second} were scored on different {field}; draw them separately")
     measured = {name: folders[name] for name in folders if any("analysis" in line for line in lines[name])}
     points: dict[str, list[Point]] = {}
     measured_on = ""
     if measured:
         points, _, measured_on = read_measurements(measured, {name: runs[name] for name in measured})
-    if silent := [name for name in folders if name not in scored and name not in measured]:
-        raise UserError(
-            f"--runs {silent[0]}: nothing was recorded while it trained: no scores (eval.data), and no measures "
-            "(--config.analysis.every=10); give --data to measure the checkpoints that it kept"
-        )
     plane = {
         name: {int(point["step"]): {field: point[field] for field in PLANE} for point in of_run}
         for name, of_run in points.items()
         if all(field in point for point in of_run for field in PLANE)
     }
     spectra = {name: spectra_of_run for name in points if (spectra_of_run := _spectra(lines[name]))}
-    if not scored and not plane and not spectra:
+    if silent := [name for name in folders if name not in {**scored, **plane, **spectra}]:
         raise UserError(
-            f"--runs {next(iter(folders))}: there is nothing to draw: alignment was not measured, which needs "
-            "analysis.data of pairs, and nothing was scored (eval.data); give --data to measure the checkpoints that "
-            "it kept"
+            f"--runs {silent[0]}: recorded nothing to draw while it trained: no scores (eval.data), and no alignment "
+            "(analysis.every, with pairs); give --data to measure the checkpoints that it kept"
         )
+    tasks = {scores[name][0] for name in scored}
     return Records(_groups(runs, labels), scored, next(iter(tasks), ""), plane, spectra, measured_on)
 
 
@@ -250,17 +236,13 @@ def folder_name(name: str) -> str:
     return str(path.parent) if SEED_FOLDER.fullmatch(path.name) and path.parent.name else name
 
 
-def _scores(name: str, folder: Folder) -> tuple[str, dict[int, float]]:
+def _scores(lines: Iterable[dict[str, Any]]) -> tuple[str, dict[int, float]]:
     """The name of the development pairs, and the scores by step."""
-    scores, tasks = {}, set()
-    for line in Workdir(folder).read_metrics():
-        for key, value in line.items():
-            if key.startswith("eval/"):
-                tasks.add(key.removeprefix("eval/"))
-                scores[line["step"]] = float(value)
-    if len(tasks) > 1:
-        raise UserError(f"--runs {name}: metrics.jsonl has scores of {' and '.join(sorted(tasks))}; one is expected")
-    return next(iter(tasks), ""), scores
+    task, scores = "", {}
+    for line in lines:
+        if scored := [key for key in line if key.startswith("eval/")]:  # the first one chooses the checkpoint
+            task, scores[line["step"]] = scored[0].removeprefix("eval/"), float(line[scored[0]])
+    return task, scores
 
 
 def _spectra(lines: Iterable[dict[str, Any]]) -> dict[int, Spectrum]:
