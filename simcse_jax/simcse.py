@@ -38,7 +38,7 @@ from simcse_jax.index import folder as index_folder
 from simcse_jax.index.identity import ModelIdentity, check_maker, check_queries
 from simcse_jax.index.index import Index, Result, sharing_copy
 from simcse_jax.index.lance import LanceIndex
-from simcse_jax.index.options import Backend, SearchOptions, check_precision, check_search
+from simcse_jax.index.options import Backend, SearchOptions, check_search
 from simcse_jax.index.placed import Storage
 from simcse_jax.models.config import SIMILARITIES
 from simcse_jax.models.head import PREFIX
@@ -50,7 +50,6 @@ from simcse_jax.vectors.quantization import (
     SCALAR,
     Clipped,
     Precision,
-    checked_ranges,
     chosen_ranges,
     quantize,
     read_ranges,
@@ -280,11 +279,6 @@ class SimCSE:
         """
         return self._configured(**options).encode(check_sentences(sentences), advance)
 
-    def _encode_documents(self, sentences: list[str], advance: Callable[[int], object]) -> Encoded:
-        return self.encode_counted(
-            sentences, advance=advance, **with_prompt_of(EncodeOptions(), self.prompts, *DOCUMENT_PROMPTS)
-        )
-
     def _configured(
         self,
         batch_size: int | None = None,
@@ -355,14 +349,16 @@ class SimCSE:
           UserError: as `encode`, and for word vectors, which have no layers.
         """
         texts = check_sentences([sentences] if isinstance(sentences, str) else sentences)
-        options: dict[str, Any] = {"batch_size": batch_size, "max_length": max_length}
-        options |= {"prompt": prompt, "prompt_name": prompt_name}
         with Progress(len(texts), shown=show_progress_bar) as bar:
-            counted, cut = self.encode_tokens_counted(texts, advance=bar.advance, **options)
+            encoded, cut = self.encode_tokens_counted(
+                texts,
+                max_length=max_length,
+                batch_size=batch_size,
+                prompt=self.prompt_of(prompt, prompt_name),
+                advance=bar.advance,
+            )
         warn_of_cut(cut, max_length or self.max_length, stacklevel=3)
-        results: list[TokenEmbeddings] | list[np.ndarray] = (
-            counted if with_tokens else [of.embeddings for of in counted]
-        )
+        results: list[Any] = encoded if with_tokens else [of.embeddings for of in encoded]
         return results[0] if isinstance(sentences, str) else results
 
     def encode_tokens_counted(
@@ -373,7 +369,7 @@ class SimCSE:
         batch_size: int | None = None,
         prompt: str | None = None,
         prompt_name: str | None = None,
-        advance: Callable[[int], object] | None = None,
+        advance: Callable[[int], object] = lambda done: None,
     ) -> EncodedTokens:
         """Like `encode_tokens` with tokens, but returns how many sentences were cut instead of warning.
 
@@ -381,19 +377,15 @@ class SimCSE:
         """
         texts, encoder = check_sentences(sentences), self.token_encoder(max_length, batch_size)
         before = self.prompt_of(prompt, prompt_name)
-        prompted = [before + text for text in texts] if before else texts
+        prompted = [before + text for text in texts]
         ids, cut = encoder.tokenizer.tokenize(prompted, encoder.max_length)
         embeddings: list[np.ndarray] = [np.empty(0)] * len(texts)
         for row, states in dataclasses.replace(encoder, last_only=True).hidden_states(prompted):
             embeddings[row] = states[0, : len(ids[row])].copy()  # a view would keep the padding
             check_finite(embeddings[row], [texts[row]] * len(ids[row]))
-            if advance:
-                advance(1)
-        token_embeddings = [
-            TokenEmbeddings([encoder.token(number) for number in sentence_ids.tolist()], rows)
-            for sentence_ids, rows in zip(ids, embeddings, strict=True)
-        ]
-        return EncodedTokens(token_embeddings, len(cut))
+            advance(1)
+        tokens = [[encoder.token(number) for number in sentence.tolist()] for sentence in ids]
+        return EncodedTokens(list(map(TokenEmbeddings, tokens, embeddings)), len(cut))
 
     def batch_encoder(self, **options: Unpack[EncodeOptions]) -> BatchEncoder:
         """Encodes batches that a caller puts together, such as a server; `options` are those of `encode`."""
@@ -484,10 +476,8 @@ class SimCSE:
         Raises:
           UserError: in one line, naming the row that is not text or what is wrong with the file or an argument.
         """
-        check_precision(precision, self.similarity_fn_name, ranges is not None)
-        values = read_ranges(str(ranges), self.dimension) if isinstance(ranges, str | Path) else ranges
-        checked = None if values is None else checked_ranges(values, self.dimension)
-        index = Index(self.dimension, self.similarity_fn_name, precision, checked)
+        values: Any = read_ranges(str(ranges), self.dimension) if isinstance(ranges, str | Path) else ranges
+        index = Index(self.dimension, self.similarity_fn_name, precision, values)
         index.maker = self.identity()
         self.index = self._filled(index, sentences_or_file, column, show_progress_bar)
 
@@ -500,20 +490,16 @@ class SimCSE:
           UserError: also for an index of LanceDB, or when the model now embeds sentences otherwise than those of the
             index: its prompts, `max_length` or pooler were changed.
         """
+        if self.index is None:
+            return self.build_index(sentences_or_file, column=column, show_progress_bar=show_progress_bar)
         if isinstance(self.index, LanceIndex):
             raise UserError("an index of LanceDB is added to from embeddings: simcse-jax search build")
-        new, maker = Index(self.dimension, self.similarity_fn_name), self.identity()
-        new.maker = maker
-        if self.index is not None:
-            self.index.check_takes(self.dimension, self.similarity_fn_name)
-            check_maker("the index", self.index.maker or maker, maker, "build another")
-            new = Index(self.dimension, self.similarity_fn_name, self.index.precision)
-            new.ranges = self.index.ranges
-        self._filled(new, sentences_or_file, column, show_progress_bar)
-        if self.index is None:
-            self.index = new
-        else:
-            self.index.extend(new)
+        maker = self.identity()
+        self.index.check_takes(self.dimension, self.similarity_fn_name)
+        check_maker("the index", self.index.maker or maker, maker, "build another")
+        new = Index(self.dimension, self.similarity_fn_name, self.index.precision)
+        new.ranges = self.index.ranges
+        self.index.extend(self._filled(new, sentences_or_file, column, show_progress_bar))
 
     def _filled(
         self, index: Index, sentences_or_file: TextSource, column: str | None, show_progress_bar: bool
@@ -522,11 +508,12 @@ class SimCSE:
             sentences = read_sentences(sentences_or_file, column)
         else:
             sentences = check_sentences(sentences_or_file)
+        options = with_prompt_of(EncodeOptions(), self.prompts, *DOCUMENT_PROMPTS)
         cut, ranges = 0, index.ranges
         with Progress(len(sentences), shown=show_progress_bar) as bar:
             for start in range(0, len(sentences), INDEXED_AT_ONCE):
                 part = sentences[start : start + INDEXED_AT_ONCE]
-                encoded = self._encode_documents(part, bar.advance)
+                encoded = self.encode_counted(part, advance=bar.advance, **options)
                 index.add(part, encoded.embeddings)
                 cut += encoded.cut
         warn_of_cut(cut, self.max_length, stacklevel=4)
@@ -578,7 +565,7 @@ class SimCSE:
         """
         compared = self.index.similarity if self.index else "cosine"
         kept = self.index.precision if isinstance(self.index, Index) else "float32"
-        check_search(top_k, threshold, recall_target, backend, compared, storage, rescore, kept)
+        check_search(top_k, threshold, backend, compared, storage, kept)
         top_k, rescore = int(top_k), None if rescore is None else int(rescore)  # NumPy's integers count bits otherwise
         if self.index is None:
             raise UserError("there is no index to search in; call build_index, load_index or open_index first")

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from simcse_jax.commands.command_line import importing, say_next, shorten_warnings
+from simcse_jax.commands.command_line import importing, say_next
 from simcse_jax.errors import UserError
 
 DRY = "--dry-run"
@@ -34,9 +34,6 @@ def train(argv: Sequence[str]) -> None:
 
         if profile:
             raise UserError(f"{DRY}: writes nothing; leave --profile out")
-        with shorten_warnings():
-            return dry_run(config, workdir)
-    with shorten_warnings():
-        is_first = train_and_evaluate(config, workdir, profile)
-    if is_first:
+        return dry_run(config, workdir)
+    if train_and_evaluate(config, workdir, profile):
         say_next("export", "--workdir", workdir, "--output", "DIR")

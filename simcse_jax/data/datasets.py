@@ -1,32 +1,20 @@
 """Rows of Hugging Face and TensorFlow datasets."""
 
-import contextlib
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from simcse_jax.data.labels import with_names
-from simcse_jax.data.rows import Row, Table
-from simcse_jax.errors import UserError, reason, require
+from simcse_jax.data.rows import Row, Table, reported
+from simcse_jax.errors import UserError, require
 from simcse_jax.host.storage import local_path
-
-
-@contextlib.contextmanager
-def _reported(where: str) -> Iterator[None]:
-    """Turns any error of the library, the hub or the file system into one line."""
-    try:
-        yield
-    except UserError:
-        raise
-    except Exception as error:
-        raise UserError(f"{where}: the dataset could not be read: {reason(error)}") from None
 
 
 def _rows(data: Any, where: str, names: list[str], features: Any) -> Iterator[Row]:
     """The rows, with label numbers named."""
     named = [with_names(getattr(features[name], "names", None)) for name in names]
-    with _reported(where):
+    with reported(where):
         for number, record in enumerate(data, 1):
             fields = [label(record[name]) for name, label in zip(names, named, strict=True)]
             yield Row(f"{where}: row {number}", [_text(field) for field in fields])
@@ -71,7 +59,7 @@ def _load_hub_dataset(specification: str) -> Any:
     require("train", "datasets")
     import datasets
 
-    with _reported(where):
+    with reported(where):
         if not _is_saved(name):
             return datasets.load_dataset(name, config or None, split=split or "train")
         data, split = datasets.load_from_disk(name), split or config  # which has no configurations
@@ -85,7 +73,7 @@ def _load_hub_dataset(specification: str) -> Any:
 def read_tensorflow_dataset(specification: str) -> Table:
     """The names of all columns, and the rows, of `NAME[:SPLIT]`, read without TensorFlow."""
     source, where = _load_tensorflow_dataset(specification), f"tfds:{specification}"
-    with _reported(where):
+    with reported(where):
         names = list(source[0]) if len(source) else []
     if not names:
         raise UserError(f"{where}: the dataset is empty")
@@ -106,7 +94,7 @@ def _load_tensorflow_dataset(specification: str) -> Any:
     require("train", "tensorflow_datasets")
     import tensorflow_datasets as tfds
 
-    with _reported(f"tfds:{specification}"):
+    with reported(f"tfds:{specification}"):
         return tfds.data_source(name, split=split or "train")
 
 

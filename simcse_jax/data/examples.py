@@ -193,13 +193,9 @@ def open_source(
     if needing and len(chosen) < 2:
         raise UserError(f"{where}: one column of sentences, but {needing} needs pairs; set data.columns.positive")
     if not prefix_of(specification) and where.lower().endswith(".parquet"):  # do not read its other columns
-        value_places = [place for place in (label, score, *candidates) if place is not None]
-        wanted = [names[place] for place in dict.fromkeys([*chosen, *value_places])]
-        chosen = [wanted.index(names[place]) for place in chosen]
-        label, score = (None if place is None else wanted.index(names[place]) for place in (label, score))
-        candidates = [wanted.index(names[place]) for place in candidates]
-        names, rows = wanted, read_parquet(as_path(specification), wanted)[1]
-    rows = only_sentences(rows, choice._replace(places=chosen), names, where)
+        wanted = {names[place] for place in (*chosen, label, score, *candidates) if place is not None}
+        rows = read_parquet(as_path(specification), [*wanted])[1]
+    rows = only_sentences(rows, choice, names, where)
     if negatives.first > 1:
         rows = split_positives(rows, names, chosen[1], *(candidates[:1] if score is None else [score]))
     if not negatives.numbered and negatives.first < negatives.end:
@@ -246,7 +242,7 @@ def open_table(specification: str, columns: Sequence[str] | None = None) -> tupl
     if not path.is_file():
         raise UserError(f"data.train={specification}: {'a folder' if path.is_dir() else 'no such file'}")
     if columns is not None and path.suffix.lower() == ".parquet":
-        return [*columns], read_parquet(path, columns)[1], str(path), True
+        return *read_parquet(path, columns), str(path), True
     return *reader_of(path, ", hf:, tfds: and sts:")(path), str(path), True
 
 

@@ -9,13 +9,14 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from simcse_jax.data.labels import with_names
-from simcse_jax.data.rows import MISSING, START, Lines, Place, Row, Table, errors_of, is_text, reported, size_and_time
+from simcse_jax.data.rows import MISSING, START, Lines, Place, Row, Table, is_text, reported, size_and_time
 from simcse_jax.data.separated import read_separated
 from simcse_jax.errors import UserError, broken, reason
 from simcse_jax.host.hidden import is_hidden
 from simcse_jax.host.storage import as_path, is_remote
 
 PARQUET_ROWS = 8192  # read at once
+LOOKED_AT = 10_000  # JSON lines whose fields are known before the first is read
 
 
 def _read_lines(path: Path, start: Place = START) -> Table:
@@ -26,9 +27,9 @@ def _read_lines(path: Path, start: Place = START) -> Table:
 def _records(path: Path, lines: Lines) -> Iterator[dict]:
     """The object of each line; an empty one of a blank line."""
     for line in lines:
-        where, record = f"{path}: line {lines.place.line}", {}
+        where = f"{path}: line {lines.place.line}"
         try:
-            record = json.loads(line) if line.strip() else {}
+            record: object = json.loads(line) if line.strip() else {}
         except (ValueError, RecursionError) as error:
             raise UserError(f"{where}: not JSON: {error}; write one object a line") from None
         if not isinstance(record, dict):
@@ -38,9 +39,9 @@ def _records(path: Path, lines: Lines) -> Iterator[dict]:
 
 @functools.lru_cache(1024)  # each block of a file is opened separately
 def _fields_of(path: Path, seen: tuple[int, float]) -> list[str]:
-    """The fields of all lines, in the order of their first values, and those that the first line leaves empty."""
+    """The fields of the first lines, in the order of their first values, and those that the first leaves empty."""
     names: dict[str, None] = {}
-    for record in _records(path, Lines(path)):
+    for record in itertools.islice(_records(path, Lines(path)), LOOKED_AT):
         names |= {name: None for name, value in record.items() if not names or value not in (None, "", [])}
     if not names:
         raise UserError(f"{path}: holds no sentences")
@@ -51,21 +52,25 @@ def _fields_of(path: Path, seen: tuple[int, float]) -> list[str]:
 
 def _read_jsonl(path: Path, start: Place = START) -> Table:
     names = _fields_of(path, size_and_time(path))
+    known = set(names)
 
     def rows() -> Iterator[Row]:
         lines = Lines(path, start)
         for record in _records(path, lines):
+            where = f"{path}: line {lines.place.line}"
             absent = MISSING if record else None  # no record: a blank line
-            yield Row(f"{path}: line {lines.place.line}", [record.get(name, absent) for name in names], lines.place)
+            if late := [name for name in record if name not in known and record[name] not in (None, "", [])]:
+                raise UserError(f"{where}: has the field {late[0]!r:.60}, which earlier lines lack; give it there too")
+            yield Row(where, [record.get(name, absent) for name in names], lines.place)
 
     return names, rows()
 
 
 def read_parquet(path: Path, columns: Sequence[str] | None = None, first: int = 0) -> Table:
-    """The names of all columns, and the rows with some of them, read a few thousand at a time.
+    """The names of all columns, and the rows, read a few thousand at a time.
 
     Args:
-      columns: the ones to read, in this order; None for all. Errors in other columns do not matter.
+      columns: the ones to read, None for all; others are None in all rows, and errors in them do not matter.
       first: the first row to read, from 0; earlier row groups are skipped.
     """
     file = _open_parquet(path)
@@ -82,14 +87,14 @@ def read_parquet(path: Path, columns: Sequence[str] | None = None, first: int = 
             for batch in file.iter_batches(PARQUET_ROWS, row_groups=groups, columns=columns):
                 left_out = min(max(first - number, 0), len(batch))
                 number += left_out
-                values = []
+                values = dict.fromkeys(names, [None] * (len(batch) - left_out))
                 for name in columns or names:
                     column = batch.column(batch.schema.names.index(name)).slice(left_out).to_pylist()
-                    values.append(list(map(labels[name], column)) if name in labels else column)
-                for fields in zip(*values, strict=True):
+                    values[name] = list(map(labels[name], column)) if name in labels else column
+                for fields in zip(*map(values.__getitem__, names), strict=True):
                     number += 1
                     yield Row(f"{path}: row {number}", fields)
-        except _parquet_errors(path) as error:
+        except Exception as error:  # also for text that is not UTF-8 and times out of range
             raise UserError(f"{path}: damaged after row {number}: {reason(error)}") from None
 
     return names, rows()
@@ -111,16 +116,9 @@ def _open_parquet(path: Path) -> Any:
     try:
         file = pyarrow.parquet.ParquetFile(path.open("rb") if is_remote(path) else path)
         file.schema_arrow  # noqa: B018 - which reads it
-    except _parquet_errors(path) as error:
+    except Exception as error:  # of PyArrow or of a store's client
         raise UserError(f"{path}: not a readable parquet file: {reason(error)}") from None
     return file
-
-
-def _parquet_errors(path: Path) -> tuple[type[Exception], ...]:
-    import pyarrow
-
-    # Also for text that is not UTF-8 and times out of range.
-    return errors_of(path, OSError, ValueError, OverflowError, pyarrow.ArrowException)
 
 
 def count_parquet(path: Path) -> int:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from simcse_jax.errors import UserError, broken, not_utf8, system_message
-from simcse_jax.host.storage import Folder, is_remote
+from simcse_jax.host.storage import Folder
 
 NOT_UTF8 = {b"\x1f\x8b": "gzip", b"PK\x03\x04": "zip", b"PAR1": "parquet", b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16"}
 MISSING = object()  # a field that a row does not have
@@ -36,28 +36,19 @@ class Lines:
 
     def __iter__(self) -> Iterator[str]:
         path, (before, byte) = self._path, self.place
-        number = before
-        try:
-            with path.open("rb") as file:
-                if byte:
-                    file.seek(byte)
-                for number, line in enumerate(file, before + 1):
-                    if number == 1 or b"\0" in line:
-                        _check_text(path, number, line)
-                    byte += len(line)
-                    self.place = Place(number, byte)
-                    yield line.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
-        except UserError:
-            raise
-        except UnicodeDecodeError as error:
-            raise UserError(f"{path}: line {number} {not_utf8(error)}") from None
-        except errors_of(path, OSError) as error:
-            raise UserError(f"{path}: cannot be read: {system_message(error)}") from None
-
-
-def errors_of(path: Path, *local: type[Exception]) -> tuple[type[Exception], ...]:
-    """The errors that reading a file may raise: these on a disk; in a bucket, any of the store's client."""
-    return (*local, *((Exception,) if is_remote(path) else ()))
+        with reported(path), path.open("rb") as file:
+            if byte:
+                file.seek(byte)
+            for number, line in enumerate(file, before + 1):
+                if number == 1 or b"\0" in line:
+                    _check_text(path, number, line)
+                byte += len(line)
+                self.place = Place(number, byte)
+                try:
+                    text = line.decode("utf-8-sig" if number == 1 else "utf-8")
+                except UnicodeDecodeError as error:
+                    raise UserError(f"{path}: line {number} {not_utf8(error)}") from None
+                yield text.rstrip("\r\n")
 
 
 @contextlib.contextmanager
@@ -67,7 +58,7 @@ def reported(where: object) -> Iterator[None]:
         yield
     except UserError:
         raise
-    except Exception as error:  # an OSError, bad UTF-8, or any error of a store's client
+    except Exception as error:  # an OSError, or any error of a store's client or a library of datasets
         raise UserError(f"{where}: cannot be read: {system_message(error)}") from None
 
 

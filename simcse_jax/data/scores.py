@@ -87,9 +87,9 @@ def read_candidates(columns: Sequence[tuple[object, str]], count: int) -> list[f
         if len(values) not in counts:
             margins = ", or a margin for each negative" if counts[1:] else ""
             raise UserError(f"{where} has {len(values)} scores for {counts[0]} texts; give one for each{margins}")
-        scores = [parse_score(value, where) for value in values]
-        if None in scores:
-            missing = scores.index(None) + 1
-            raise UserError(f"{where} lacks score {missing} of {len(values)}; write a number, or leave the row out")
-        numbers += scores
+        for number, value in enumerate(values, 1):
+            score = parse_score(value, where)
+            if score is None:
+                raise UserError(f"{where} lacks score {number} of {len(values)}; write a number, or leave the row out")
+            numbers.append(score)
     return numbers if len(numbers) == count else [0.0, *(-margin for margin in numbers)]

@@ -37,7 +37,9 @@ class SentenceFile:
         self._seen = size_and_time(self.path)
         if not self._seen[0]:
             raise UserError(f"{name}: holds no sentences")
-        self.column = choose_column(self._reader(self.path)[0], column, str(name))
+        names = self._reader(self.path)[0]
+        self.column = choose_column(names, column, str(name))
+        self._at = names.index(self.column)
 
     def __iter__(self) -> Iterator[str]:
         """The sentences; errors as in `read`."""
@@ -51,7 +53,7 @@ class SentenceFile:
           place: where it begins in other files (see `count`); None to skip the rows before it.
         """
         for row in self._rows(first, place):
-            yield as_text(row.fields[0], f"{row.where}: the field {self.column!r}")
+            yield as_text(row.fields[self._at], f"{row.where}: the field {self.column!r}")
 
     def count(self, interval: int) -> tuple[int, list[Place]]:
         """The number of rows, and where rows 0, `interval`, 2 · `interval` … begin; no places for a .parquet file."""
@@ -86,10 +88,8 @@ class SentenceFile:
     def _rows(self, first: int = 0, place: Place | None = None) -> Iterator[Row]:
         if self._is_parquet:  # do not read its other columns, perhaps vectors
             return read_parquet(self.path, [self.column], first)[1]
-        names, rows = self._reader(self.path, place or START)
-        at = names.index(self.column)
-        chosen = (Row(row.where, [row.fields[at]], row.end) for row in rows)
-        return chosen if place else itertools.islice(chosen, first, None)
+        rows = self._reader(self.path, place or START)[1]
+        return rows if place else itertools.islice(rows, first, None)
 
 
 class SentenceFiles:

@@ -78,15 +78,11 @@ class Collection:
 
 
 def read(folder: str, split: str = "test", documents: int = 0, seed: int = 0) -> Collection:
-    """Reads a folder.
+    """Reads a folder, with the judgements of a split; a warning counts judged documents and queries that are not there.
 
     Args:
-      split: the name of a file of judgements, `test` for qrels/test.tsv.
-      documents: keep so many documents: all that the split judges, and others drawn with the seed, whatever their order
-        in the file; 0: all. If more are judged, all of these and no others.
-
-    Returns:
-      The collection. A warning counts the judged documents and queries that are not there.
+      documents: keep so many: all that the split judges, and others drawn with the seed, whatever their order in the
+        file; 0: all.
     """
     path = local_path(folder)
     for name in (CORPUS, QUERIES):

@@ -41,11 +41,7 @@ class Curve(NamedTuple):
 
 
 def curve(runs: Sequence[Mapping[int, float]]) -> Curve:
-    """The curve of a group.
-
-    Args:
-      runs: the scores of each run by step. Step 0 is drawn, but it is never the best: no checkpoint is saved there.
-    """
+    """The curve of a group, of each run's scores by step; step 0 is never the best: no checkpoint is saved there."""
     steps = sorted(set.intersection(*(set(scores) for scores in runs)))
     values = np.array([[scores[step] for step in steps] for scores in runs], np.float64).reshape(len(runs), -1)
     deviation = values.std(axis=0, ddof=1) if len(runs) > 1 else np.zeros(len(steps))

@@ -18,7 +18,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from jaxtyping import Array, Bool, Float, Float32, Float64, Int, Int32
+from jaxtyping import Array, Bool, Float, Float32, Int, Int32
 
 from simcse_jax.errors import UserError
 
@@ -94,12 +94,7 @@ class Classifier:
         splits: Sequence[RowSplit],
         settings: ClassifierTraining = SETTINGS["pytorch"],
     ):
-        """Takes the rows of a task.
-
-        Args:
-          classes: K, of the task, whether or not all of them occur.
-          splits: all that will be fit; they share one compiled program.
-        """
+        """Takes the rows of a task with so many classes, and all splits that will be fit in one compiled program."""
         self._settings, batch = settings, settings.batch
         weights, biases = linear(inputs.shape[1], classes, SEED)
         self._first = {"weights": jnp.asarray(weights), "biases": jnp.asarray(biases)}
@@ -225,18 +220,14 @@ def linear(
     """The first values of `torch.nn.Linear(inputs, outputs)` after `torch.manual_seed(seed)`, bit for bit.
 
     Weights, then biases, are uniform within b = ±1/√inputs: 2 b x - b with x = r / 2²⁴, r the last 24 bits of a draw.
-
-    Args:
-      seed: from 0 to 2³² - 1.
     """
+
+    def uniform(draws: np.ndarray, bound: float) -> Float32[np.ndarray, " N"]:
+        bound = float(np.float32(bound))
+        return ((draws & 0xFFFFFF) / 2.0**24 * (2 * bound) - bound).astype(np.float32)
+
     draws = np.random.RandomState(seed).randint(0, 1 << 32, (inputs + 1) * outputs, dtype=np.uint32)
     # PyTorch has √3 · √(1/3) / √inputs for the weights and 1 / √inputs for the biases, both rounded to float32.
     gain = np.sqrt(2 / (1 + np.sqrt(5) ** 2))
-    weights = _uniform(draws[: inputs * outputs], np.sqrt(3.0) * (gain / np.sqrt(inputs)))
-    return weights.reshape(outputs, inputs), _uniform(draws[inputs * outputs :], 1 / np.sqrt(inputs))
-
-
-def _uniform(draws: np.ndarray, bound: float) -> Float32[np.ndarray, " N"]:
-    bound = float(np.float32(bound))
-    fractions: Float64[np.ndarray, " N"] = (draws & 0xFFFFFF) / 2.0**24
-    return (fractions * (2 * bound) - bound).astype(np.float32)
+    weights = uniform(draws[: inputs * outputs], np.sqrt(3.0) * (gain / np.sqrt(inputs)))
+    return weights.reshape(outputs, inputs), uniform(draws[inputs * outputs :], 1 / np.sqrt(inputs))

@@ -19,7 +19,6 @@ from simcse_jax.errors import UserError
 from simcse_jax.host.progress import Progress
 
 LEVELS, DEPTH, WIDTH = 3, 3, 32
-SMALLEST = 2**LEVELS  # dimensions: a coupling of the last level needs two
 SCALE = 3.0  # log-scales are learned as multiples of it, as in Glow
 BATCH_SIZE = 64  # sentences: the authors' 32 pairs
 INITIAL_ROWS = 4096  # to initialize the actnorms from
@@ -46,7 +45,7 @@ def init(key: Key[Array, ""], x: Float[Array, "N D"]) -> Params:
 def forward(params: Params, x: Float[Array, "B D"]) -> tuple[Float[Array, "B D"], Float[Array, ""]]:
     """z = f(x), (B, D) to (B, D), and log|det ∂z/∂x|, a scalar that all x share: an additive coupling keeps volumes.
 
-    D must be `SMALLEST` or more.
+    D must be 8 or more: a coupling of the last level needs two.
     """
     done, log_det = [], jnp.zeros(())
     for level, steps in enumerate(params):

@@ -8,19 +8,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from jaxtyping import Float
 
+from simcse_jax.evaluation import spectrum_pictures
 from simcse_jax.evaluation.analysis import page
 from simcse_jax.evaluation.analysis.page import PageSection
 from simcse_jax.evaluation.geometry import GRID, GROUPS, Geometry
 from simcse_jax.evaluation.plotting import (
     COLOURS,
     LONGEST,
-    SMALLEST,
     Pictures,
     add_grid,
     add_legend,
     new_figure,
     shortened,
-    spread,
     styles,
 )
 
@@ -34,18 +33,14 @@ PALE = "0.6"
 Panels = Mapping[str, Mapping[str, Geometry]]  # the measures by the models' names, by the titles of the panels
 MANY = 12  # places of a run; more have small markers
 LABELS_APART, ARROWS_APART = 24, 50  # points
-LABEL: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": 8, "zorder": 5}
-ARROW = {"arrowstyle": "-|>,head_length=1.1,head_width=0.3", "edgecolor": "white", "linewidth": 0.5, "shrinkA": 0}
-ARROW |= {"shrinkB": 0}
 
 
 def models(
     by_model: Mapping[str, Geometry], title: str, scores: Mapping[str, float] | None = None, score: str = ""
 ) -> Pictures:
-    """Alignment against uniformity, a point for each model, coloured by its score (Figure 3).
+    """Alignment against uniformity, a point for each model (Figure 3), coloured by its score, × 100.
 
-    Args:
-      scores: × 100, by the models' names; None: Spearman's correlation on the same pairs.
+    Without scores, by Spearman's correlation on the same pairs.
     """
     if scores is None:
         scores, score = {name: geometry.spearman for name, geometry in by_model.items()}, SPEARMAN
@@ -63,12 +58,12 @@ def models(
         bar = figure.colorbar(points, ax=axes, location="bottom", aspect=40, shrink=0.9)
         bar.set_label(_wrapped(f"{score}, in brackets too (higher is better)", 76))
         _name_axes(axes, x, y)
-        bottom, top = axes.get_ylim()
-        heights = spread((y - bottom) / (top - bottom), 0.22 / (0.62 * size[1]))
-        for label, x_of, y_of, height in zip(labels, x, y, heights, strict=True):
+        # The labels are in the order of the points, at the same distances between the lowest point and the highest.
+        heights = np.linspace(1 / 12, 11 / 12, len(y)) if len(y) > 1 else [0.5]
+        for place, height in zip(np.argsort(y, kind="stable"), heights, strict=True):
             axes.annotate(
-                label,
-                (x_of, y_of),
+                labels[place],
+                (x[place], y[place]),
                 (1.03, height),
                 textcoords="axes fraction",
                 va="center",
@@ -79,38 +74,13 @@ def models(
 
 
 def singular_values(panels: Panels, title: str) -> Pictures:
-    """The singular values of the models' sentence embeddings, the largest one set to 1 (Figure F.1).
-
-    Those below `SMALLEST` are directions that hardly any sentence uses: they are counted in the legend.
-    """
-    most = max(map(len, panels.values()))
-    width = 6.2 if len(panels) == 1 else 4.8 * len(panels)
-    colours = styles(list(dict.fromkeys(name for by_model in panels.values() for name in by_model)))
-    with new_figure((width, 4.6 + 0.2 * most)) as (figure, pictures):
-        figure.suptitle(f"Singular values of the embeddings of the sentences of {title}", fontsize=10)
-        places = figure.subplots(1, len(panels), sharex=True, sharey=True, squeeze=False)[0]
-        for axes, (panel, by_model) in zip(places, panels.items(), strict=True):
-            for number, (name, geometry) in enumerate(by_model.items()):
-                all_values = geometry.spectrum.singular_values
-                values = all_values[all_values >= SMALLEST]
-                left_out = len(all_values) - len(values)
-                axes.plot(
-                    np.arange(1, len(values) + 1),
-                    values,
-                    markersize=4,
-                    markevery=(0.02 * number, 0.15),
-                    label=shortened(name) + f"  ({left_out} below {SMALLEST:g} not drawn)" * (left_out > 0),
-                    **colours[name],
-                )
-            axes.set_title(panel, loc="left")
-            axes.set_yscale("log")
-            axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
-            axes.yaxis.set_minor_formatter(lambda value, _: "")
-            axes.set_xlabel("number of the singular value, the largest first")
-            axes.grid(color="0.92")
-            axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.13), frameon=False, handlelength=3.5)
-        places[0].set_ylabel("singular value / the largest   (flatter is more isotropic)")
-    return pictures
+    """The singular values of the models' sentence embeddings (Figure F.1)."""
+    values = {
+        panel: {name: geometry.spectrum.singular_values for name, geometry in by_model.items()}
+        for panel, by_model in panels.items()
+    }
+    title = f"Singular values of the embeddings of the sentences of {title}"
+    return spectrum_pictures.singular_values(values, title)
 
 
 def cosines(panels: Panels, title: str) -> Pictures:
@@ -178,10 +148,8 @@ def part(facts: Mapping[str, Any], drawn: Mapping[str, Pictures]) -> str:
     """The part of the report with the pictures, and the models' numbers."""
     sections = [page.picture_section(name, drawn, wide=name == "cosines") for name in page.TEXTS if name in drawn]
     if by_model := facts.get("models"):
-        rows = [
-            [label, f"{model['alignment']:.3f}", f"{model['uniformity']:.3f}", f"{model['spearman']:.2f}"]
-            for label, model in by_model.items()
-        ]
+        fields = ("alignment", "uniformity", "spearman")
+        rows = [[label, *(f"{model[field]:.3f}" for field in fields)] for label, model in by_model.items()]
         numbers = page.table("The models", ["", "alignment", "uniformity", "Spearman × 100"], rows)
         sections.append(PageSection("The models in numbers", "geometry.json has all of them.", numbers))
     about = f"Measured on {facts['data']}." if "data" in facts else "What the runs recorded while they trained."
@@ -202,64 +170,72 @@ class PlanePoint(NamedTuple):
 
 
 def mean_of(seeds: Sequence[Mapping[int, Mapping[str, float]]]) -> list[PlanePoint]:
-    """The mean place of runs that differ in their seed, at the steps that all of them recorded.
-
-    Args:
-      seeds: of each run, `alignment` and `uniformity` by step.
-    """
-    steps = sorted(set.intersection(*(set(points) for points in seeds)))
+    """The mean place of runs that differ in their seed, at the steps that all of them recorded."""
 
     def mean(step: int, field: str) -> float:
         return float(np.mean([points[step][field] for points in seeds]))
 
+    steps = sorted(set.intersection(*map(set, seeds)))
     return [PlanePoint(step, mean(step, "alignment"), mean(step, "uniformity")) for step in steps]
 
 
 def runs(by_run: Mapping[str, Sequence[PlanePoint]], title: str) -> Pictures:
-    """Alignment against uniformity over the steps of runs, with arrows along the training direction (Figure 2).
-
-    Args:
-      by_run: the places, by the runs' names; none without a place.
-    """
-    names = [shortened(name) for name in by_run]
+    """Alignment against uniformity over the steps of runs, with arrows along the training direction (Figure 2)."""
+    looks = styles(by_run).values()
     paths = [np.array([(point.uniformity, point.alignment) for point in points]) for points in by_run.values()]
     with new_figure((6.6, 4.7)) as (figure, pictures):
         axes = figure.subplots()
         axes.set_title(f"Alignment and uniformity on {title}, by training step", loc="left")
-        for name, style, path in zip(names, styles(by_run).values(), paths, strict=True):
-            axes.plot(*path.T, markersize=4.5 if len(path) <= MANY else 2.2, label=name, zorder=3, **style)
+        for name, style, path in zip(by_run, looks, paths, strict=True):
+            axes.plot(*path.T, markersize=4.5 if len(path) <= MANY else 2.2, label=shortened(name), zorder=3, **style)
             axes.plot(*path[:1].T, markersize=5.5, zorder=4, **style | {"markerfacecolor": "white"})
         _name_axes(axes, *np.concatenate(paths).T)
         add_legend(figure)
         figure.canvas.draw()  # the layout is known from here on
         figure.set_layout_engine("none")
-        ends = [(run, place) for run, path in enumerate(paths) for place in dict.fromkeys((len(path) - 1, 0))]
-        inner = [(run, place) for run, path in enumerate(paths) for place in range(1, len(path) - 1)]
-        labelled, steps = _Apart(axes, LABELS_APART), [[point.step for point in points] for points in by_run.values()]
-        colours = [style["color"] for style in styles(by_run).values()]
-        for run, place in filter(lambda end: labelled.takes(paths[end[0]][end[1]]), ends + inner):
-            text, colour = str(steps[run][place]), colours[run]
-            if place == 0:  # the start of runs of the same model has one label
-                text, colour = f"step {text}", colour if steps[run][0] else "0.2"
-            near = axes.transData.transform(paths[run][max(0, place - 1) : place + 2])
-            x, y = near[-1] - near[0]
-            beside = 11 * np.array([-y, x]) * np.sign(x or 1) / (np.hypot(x, y) or 1)  # the line, above it
-            axes.annotate(text, paths[run][place], beside, textcoords="offset points", color=colour, **LABEL)
-        for path, colour in zip(paths, colours, strict=True):
-            pointed, lengths = _Apart(axes, ARROWS_APART), np.hypot(*np.diff(axes.transData.transform(path), axis=0).T)
-            for start in np.argsort(-lengths, kind="stable")[: np.count_nonzero(lengths)]:
-                middle = path[start : start + 2].mean(axis=0)
-                if pointed.takes(middle):
-                    tail = middle + 1e-3 * (path[start] - middle)
-                    axes.annotate("", middle, tail, arrowprops=ARROW | {"facecolor": colour}, zorder=4)
+        lines = [
+            (points, path, style["color"]) for points, path, style in zip(by_run.values(), paths, looks, strict=True)
+        ]
+        places = [(line, place) for line in lines for place in dict.fromkeys((len(line[0]) - 1, 0))]  # the ends first
+        places += [(line, place) for line in lines for place in range(1, len(line[0]) - 1)]
+        labelled = _Apart(axes, LABELS_APART)
+        for (points, path, colour), place in places:
+            if labelled.takes(path[place]):  # the start of runs of the same model has one label
+                is_start = place == points[0].step == 0
+                text = f"step {points[place].step}" if place == 0 else str(points[place].step)
+                _label(axes, text, path[max(0, place - 1) : place + 2], path[place], "0.2" if is_start else colour)
+        for _, path, colour in lines:
+            _point_along(axes, path, colour)
     return pictures
+
+
+def _label(axes: "Axes", text: str, around: np.ndarray, place: np.ndarray, colour: str) -> None:
+    """A label beside a line, above it; the line's direction is that from the first point around it to the last."""
+    pixels = axes.transData.transform(around)
+    x, y = pixels[-1] - pixels[0]
+    beside = 11 * np.array([-y, x]) * np.sign(x or 1) / (np.hypot(x, y) or 1)
+    style: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": 8, "zorder": 5}
+    axes.annotate(text, (place[0], place[1]), tuple(beside), textcoords="offset points", color=colour, **style)
+
+
+def _point_along(axes: "Axes", path: np.ndarray, colour: str) -> None:
+    """Arrowheads on a line, in the direction of training, in the middle of its longest segments."""
+    arrow = {"arrowstyle": "-|>,head_length=1.1,head_width=0.3", "edgecolor": "white", "linewidth": 0.5}
+    pointed, lengths = _Apart(axes, ARROWS_APART), np.hypot(*np.diff(axes.transData.transform(path), axis=0).T)
+    for start in np.argsort(-lengths, kind="stable")[: np.count_nonzero(lengths)]:
+        middle = path[start : start + 2].mean(axis=0)
+        if pointed.takes(middle):
+            tail = middle + 1e-3 * (path[start] - middle)
+            style = arrow | {"facecolor": colour, "shrinkA": 0, "shrinkB": 0}
+            axes.annotate("", middle, tail, arrowprops=style, zorder=4)
 
 
 class _Apart:
     """Places of a figure that are at least so many points from each other."""
 
     def __init__(self, axes: "Axes", gap: float):
-        self.axes, self.gap, self.taken = axes, gap * axes.figure.dpi / 72, []
+        self.axes, self.gap = axes, gap * axes.figure.dpi / 72
+        self.taken: list[np.ndarray] = []  # pixels
 
     def takes(self, place: np.ndarray) -> bool:
         """Whether a place is free; it is not afterwards."""

@@ -33,10 +33,7 @@ def styles(names: Iterable[str], dashed: Iterable[str] = ()) -> dict[str, dict[s
     """The colour, style, marker and width of each line, by its name; no two of ten lines share a colour.
 
     Names that differ in a number alone, such as temperatures, have colours in its order. A line is thinner than those
-    before it, on which it lies, so that of lines that coincide each is seen.
-
-    Args:
-      dashed: the lines that are dashed, with hollow markers, where all others are solid; none: styles differ too.
+    before it, so that of lines that coincide each is seen. If some are `dashed`, with hollow markers, others are solid.
     """
     names, dashed = list(names), set(dashed)
     colours = _in_order(names) or dict(zip(names, itertools.cycle(COLOURS), strict=False))
@@ -74,10 +71,7 @@ def shortened(name: str, longest: int = LONGEST) -> str:
 
 
 def short_names(names: Sequence[str]) -> list[str]:
-    """Names for a picture: the last part of a path, with as many parts before it as distinguish the names.
-
-    A sweep's run, ROW/seedN, keeps its row.
-    """
+    """The last part of each path, with the row of a sweep's run (ROW/seedN), and what else distinguishes the names."""
     cleaned = [name.removeprefix("package:").rstrip("/") for name in names]
     parts = [[part for part in name.split("/") if part] or [name] for name in cleaned]
 
@@ -96,22 +90,6 @@ def unique(labels: list[str], names: list[str]) -> list[str]:
     return labels if len(set(labels)) == len(labels) else names
 
 
-def spread(places: np.ndarray, gap: float) -> np.ndarray:
-    """Places in [0, 1], moved as little as needed to be `gap` apart, in the same order.
-
-    Without room for that, they fill [0, 1] evenly.
-    """
-    order = np.argsort(places, kind="stable")
-    gap = min(gap, 1 / max(1, len(places) - 1))
-    lowest = np.arange(len(places)) * gap
-    # Without the gaps the places must rise; a running maximum from below and a minimum from above meet midway.
-    free = np.clip(places[order] - lowest, 0, 1 - (len(places) - 1) * gap)
-    rising = (np.maximum.accumulate(free) + np.minimum.accumulate(free[::-1])[::-1]) / 2
-    moved = np.empty(len(places))
-    moved[order] = rising + lowest
-    return moved
-
-
 def add_grid(axes: "Axes", **options: Any) -> None:
     """A pale grid under what is drawn."""
     axes.grid(color="0.92", **options)
@@ -122,7 +100,7 @@ def add_legend(figure: "Figure") -> None:
     """A legend below all panels, with each name once; the figure grows by its rows."""
     handles: dict[str, Any] = {}
     for axes in figure.axes:
-        handles = dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True)) | handles
+        handles |= dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True))
     columns = max(1, int(figure.get_figwidth() * LETTERS / (max(map(len, handles)) + HANDLE)))
     rows = -(-len(handles) // columns)
     figure.set_figheight(figure.get_figheight() + 0.2 * rows)

@@ -52,10 +52,7 @@ class Sides(NamedTuple):
 
 
 def sides(embed: Embed, prompts: Mapping[str, str] | None = None) -> Sides:
-    """How a model encodes queries and documents.
-
-    A model that treats both alike is compared by cosines, with the prefixes `query` and `document` of `prompts`.
-    """
+    """How a model encodes both; one that treats them alike by cosines, after `prompts` of `query` and `document`."""
     if isinstance(embed, Retriever):
         return Sides(embed.encode_query, embed.encode_document, embed.similarity_fn_name)
 
@@ -73,13 +70,9 @@ def search(
     storage: Storage = "float32",
     devices: Sequence[jax.Device] | None = None,
 ) -> Int64[np.ndarray, "Q _"]:
-    """The best documents of each query, in trec_eval's order, as if all scores had been sorted.
+    """The best documents of each query, in trec_eval's order: (Q, count) rows, -1 where there are no more.
 
-    Args:
-      storage: the type that the documents' embeddings are rounded to; products are summed in float32.
-
-    Returns:
-      (Q, count) rows of documents; -1 where there are no more.
+    Documents' embeddings are rounded to the type `storage`; products are summed in float32.
     """
     with doing("queries"):
         queries = prepared(encode_once(model.query, [collection.first])[0], model.similarity).astype(np.float32)
@@ -139,11 +132,7 @@ class Retrieval:
     prompts: Mapping[str, str] = dataclasses.field(default_factory=dict)  # of models without their own, as in `sides`
 
     def with_baseline(self, earlier: Mapping[str, Any] | None, where: str) -> "Retrieval":
-        """The same, with each task's differences from another model, and their p-values.
-
-        Args:
-          earlier: the other model's numbers, with those of each query; None for no comparison.
-        """
+        """The same, with each task's differences from another model's numbers of each query, and their p-values."""
         if earlier is None:
             return self
         baseline = {}
@@ -179,10 +168,9 @@ class Retrieval:
                 pairs = ((name, (by_query[name], self.baseline[task][name])) for name in self.measures)
                 result["compared"] = {name: compare(*pair) for name, pair in pairs}
             results[task] = result | ({"per_query": by_query} if self.per_query else {})
-        means = {
-            name: round(float(np.mean([result[name] for result in results.values()])), 4) for name in self.measures
-        }
-        return {"retrieval": results, "retrieval_average": means}
+        means = {name: np.mean([result[name] for result in results.values()]) for name in self.measures}
+        rounded = {name: round(float(mean), 4) for name, mean in means.items()}
+        return {"retrieval": results, "retrieval_average": rounded}
 
     def table(self, numbers: Mapping[str, Any]) -> str:
         """A row for each task, and one for their average if there are several; after a comparison, two for a task."""

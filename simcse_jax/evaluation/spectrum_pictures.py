@@ -33,31 +33,26 @@ TERMS = {
 }
 
 
-def spectrum(runs: Spectra, title: str) -> Pictures:
-    """The singular values of the sentence embeddings at some steps, the largest set to 1: a panel for each run.
+def singular_values(by_panel: Mapping[str, Mapping[str, np.ndarray]], title: str, scale: str = "linear") -> Pictures:
+    """Singular values, the largest one set to 1: a panel for each title, in it a line for each name.
 
-    Args:
-      runs: none without a step.
+    Those below `SMALLEST` are directions that hardly any sentence uses.
     """
-    all_steps = sorted({step for spectra in runs.values() for step in spectra})
-    steps = [all_steps[place] for place in _places(len(all_steps))]
-    names = [f"step {step:,}" for step in steps]
-    columns = min(3, len(runs))
-    rows = -(-len(runs) // columns)
+    columns = min(3, len(by_panel))
+    rows = -(-len(by_panel) // columns)
+    looks = styles(dict.fromkeys(name for lines in by_panel.values() for name in lines))
     with new_figure((0.8 + WIDTHS[columns] * columns, 0.8 + HEIGHT * rows)) as (figure, pictures):
-        places = panels(figure, len(runs), columns, sharex=True, sharey=True)
-        figure.suptitle(f"Singular values of the embeddings of {title}, by training step", fontsize=10)
-        for axes, (run, spectra) in zip(places, runs.items(), strict=True):
-            for number, (step, style) in enumerate(zip(steps, styles(names).values(), strict=True)):
-                if step in spectra:
-                    values = spectra[step].singular_values
-                    values = values[values >= SMALLEST]
-                    style |= {"markersize": 3.5, "markevery": (0.03 * number, 0.2), "label": names[number]}
-                    axes.plot(np.arange(1, len(values) + 1), values, **style)
-            axes.set_title(shortened(run, 30), loc="left", fontsize=9)
-            axes.set_xscale("log")
+        places = panels(figure, len(by_panel), columns, sharex=True, sharey=True)
+        figure.suptitle(title, fontsize=10)
+        for axes, (panel, lines) in zip(places, by_panel.items(), strict=True):
+            for number, (name, values) in enumerate(lines.items()):
+                drawn = values[values >= SMALLEST]
+                style = looks[name] | {"markersize": 3.5, "markevery": (0.03 * number, 0.2)}
+                axes.plot(np.arange(1, len(drawn) + 1), drawn, label=shortened(name), **style)
+            axes.set_title(shortened(panel, 30), loc="left", fontsize=9)
+            axes.set_xscale(scale)
             axes.set_yscale("log")
-            for axis in (axes.xaxis, axes.yaxis):
+            for axis in (axes.yaxis, *[axes.xaxis] * (scale == "log")):
                 axis.set_major_formatter(lambda value, _: f"{value:g}")
                 axis.set_minor_formatter(lambda value, _: "")
             axes.tick_params(labelbottom=True)
@@ -69,19 +64,25 @@ def spectrum(runs: Spectra, title: str) -> Pictures:
     return pictures
 
 
-def terms(runs: Spectra, title: str) -> Pictures:
-    """The two terms of the objective, the bound of the second one, and what it bounds, over the steps of runs.
+def spectrum(runs: Spectra, title: str) -> Pictures:
+    """The singular values of the sentence embeddings at some steps, a panel for each run; none without a step."""
+    all_steps = sorted({step for spectra in runs.values() for step in spectra})
+    steps = [all_steps[place] for place in _places(len(all_steps))]
+    by_run = {
+        run: {f"step {step:,}": spectra[step].singular_values for step in steps if step in spectra}
+        for run, spectra in runs.items()
+    }
+    return singular_values(by_run, f"Singular values of the embeddings of {title}, by training step", "log")
 
-    Args:
-      runs: none without a step. Without a temperature there are no terms, and their panels are left out.
-    """
+
+def terms(runs: Spectra, title: str) -> Pictures:
+    """The two terms of the objective, if it has a temperature, the bound of the second one, and what it bounds."""
     all_spectra = [spectrum for spectra in runs.values() for spectrum in spectra.values()]
     shown = [text for text, (field, *_) in TERMS.items() if any(field in spectrum.numbers for spectrum in all_spectra)]
     first = all_spectra[0]
     sentences = round(first.numbers["top_eigenvalue"] * float(np.sum(first.singular_values**2)))
     facts = {"sentences": sentences, "most": len(first.singular_values)}
     columns, rows = 2, -(-len(shown) // 2)
-    names = {run: shortened(run) for run in runs}
     with new_figure((0.8 + WIDTHS[columns] * columns, 0.8 + HEIGHT * rows)) as (figure, pictures):
         figure.suptitle(f"The objective and the spectrum of the embeddings of {title}", fontsize=10)
         for axes, text in zip(panels(figure, len(shown), columns), shown, strict=True):
@@ -90,7 +91,7 @@ def terms(runs: Spectra, title: str) -> Pictures:
                 for field, how in ((solid, SOLID), (dashed, DASHED)):
                     numbers = {step: spectrum.numbers for step, spectrum in spectra.items()}
                     points = [(step, of_step[field]) for step, of_step in numbers.items() if field in of_step]
-                    label = names[run] if field == solid else None
+                    label = shortened(run) if field == solid else None
                     if points:
                         more = {"markersize": 4, "markevery": max(1, len(points) // 10), "label": label}
                         axes.plot(*zip(*points, strict=True), **style | how | more)

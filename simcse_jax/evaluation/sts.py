@@ -51,13 +51,7 @@ class Pairs(NamedTuple):
         return [*self.as_read[: len(self.first)]] or self.first
 
 
-class _Row(NamedTuple):
-    first: str
-    second: str
-    gold: float
-
-
-def _scored(rows: Iterable[Row]) -> list[_Row]:
+def _scored(rows: Iterable[Row]) -> list[tuple[str, str, float]]:
     """The pairs that have a gold score."""
 
     def text(value: object) -> str:
@@ -65,24 +59,24 @@ def _scored(rows: Iterable[Row]) -> list[_Row]:
 
     fields = ((row.where, *map(text, row.fields)) for row in rows)
     read = ((first, second, parse_score(score, f"{where}: the score")) for where, first, second, score in fields)
-    return [_Row(first, second, score) for first, second, score in read if score is not None]
+    return [(first, second, score) for first, second, score in read if score is not None]
 
 
-def _pairs(subsets: dict[str, list[_Row]], where: str) -> Pairs:
-    rows = [row for subset in subsets.values() for row in subset]
-    slices, start = {}, 0
+def _pairs(subsets: dict[str, list[tuple[str, str, float]]], where: str) -> Pairs:
+    slices: dict[str, slice] = {}
+    rows: list[tuple[str, str, float]] = []
     for name, subset in subsets.items():
-        if len({row.gold for row in subset}) < 2:
+        if len({gold for *_, gold in subset}) < 2:
             few = f"{len(subset)} graded pairs; a correlation needs two or more"
-            problem = few if len(subset) < 2 else f"all {len(subset)} scores are {subset[0].gold:g}: no correlation"
+            problem = few if len(subset) < 2 else f"all {len(subset)} scores are {subset[0][2]:g}: no correlation"
             raise UserError(f"{where}, {name}: {problem}" if len(subsets) > 1 else f"{where}: {problem}")
-        slices[name], start = slice(start, start + len(subset)), start + len(subset)
-    gold = np.array([row.gold for row in rows])
-    as_read = [*(row.first for row in rows), *(row.second for row in rows)]
+        slices[name] = slice(len(rows), len(rows) + len(subset))
+        rows += subset
+    first, second, gold = zip(*rows, strict=True)
     # SentEval splits sentences at white space and SimCSE joins the words again: byte-level tokenizers see it.
-    sentences = [" ".join(sentence.split()) for sentence in as_read]
+    cleaned = [" ".join(sentence.split()) for sentence in first + second]
     named_slices = slices if len(subsets) > 1 else {}
-    return Pairs(sentences[: len(rows)], sentences[len(rows) :], gold, named_slices, as_read)
+    return Pairs(cleaned[: len(rows)], cleaned[len(rows) :], np.array(gold), named_slices, [*first, *second])
 
 
 def read_task(folder: Path, task: str, split: str = "test") -> Pairs | None:
@@ -117,11 +111,7 @@ def read_graded_pairs(path: Path) -> Pairs:
 
 
 def halves(pairs: Pairs, seed: int, where: str) -> tuple[Pairs, Pairs]:
-    """Graded pairs in two halves that share no text, drawn with the seed.
-
-    Raises:
-      UserError: naming `where` they come from, when there are too few.
-    """
+    """Graded pairs in two halves that share no text, drawn with the seed; `where` they come from."""
     split = hold_out((pairs.first, pairs.second), len(pairs.gold), seed)
     independent = [split.independent(rows) for rows in (split.development, split.test)]
     if min(independent) < FEWEST:
@@ -147,23 +137,16 @@ def is_graded(path: Path) -> bool:
 
 
 def read(data: str, tasks: Sequence[str], split: str = "test") -> tuple[dict[str, Pairs], list[str]]:
-    """The tasks of a SentEval folder, or the one of a file of graded pairs.
-
-    Returns:
-      Pairs by task, in the order of `tasks` (a file's task is named like the file), and the tasks that are missing.
-    """
+    """The tasks of a SentEval folder, and the names of those that are not there; or the one of a file of pairs."""
     path = local_path(data)
     if path.is_file():
         name = path.name if path.stem in (*BESIDE_TASKS, *TASKS) else path.stem  # these mean something else
         return {name: read_graded_pairs(path)}, []
-    if not path.is_dir():
-        raise UserError(f"{data}: no such folder or file of STS data")
-    by_task = {task: read_task(path, task, split) for task in tasks}
-    present = {task: pairs for task, pairs in by_task.items() if pairs is not None}
+    present = {task: pairs for task in tasks if (pairs := read_task(path, task, split))}
     if not present:
         kind = "development set of " if split == "dev" else ""
         raise UserError(
-            f"{data}: no {kind}{', '.join(tasks)} there; expected SentEval's data/downstream, with STS and SICK"
+            f"{data}: no {kind}{', '.join(tasks)} there; expected SentEval's data/downstream or a file of pairs"
         )
     return present, [task for task in tasks if task not in present]
 
@@ -180,17 +163,16 @@ def spearman(similarity: Float[np.ndarray, " P"], gold: Float[np.ndarray, " P"])
 
     The same bits as those of `scipy.stats.spearmanr`, which takes most of a second to import, and three times as long.
     """
+
+    def ranks(values: Float[np.ndarray, " P"]) -> Float64[np.ndarray, " P"]:  # from 1; equal values share their mean
+        _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
+        return (np.cumsum(counts) - (counts - 1) / 2)[inverse]
+
     if len(gold) < 2 or np.ptp(similarity) == 0 or np.ptp(gold) == 0:
         return 0.0
     if np.isnan(similarity).any() or np.isnan(gold).any():
         return math.nan
-    return 100 * float(np.corrcoef(_ranks(similarity), _ranks(gold))[1, 0])  # [0, 1] may be another by a bit
-
-
-def _ranks(values: Float[np.ndarray, " P"]) -> Float64[np.ndarray, " P"]:
-    """Ranks from 1; equal values share the mean of their ranks."""
-    _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
-    return (np.cumsum(counts) - (counts - 1) / 2)[inverse]
+    return 100 * float(np.corrcoef(ranks(similarity), ranks(gold))[1, 0])  # [0, 1] may be another by a bit
 
 
 def pearson(similarity: Float[np.ndarray, " P"], gold: Float[np.ndarray, " P"]) -> float:

@@ -22,14 +22,12 @@ from jaxtyping import Bool, Float, Int, Int64, Shaped
 
 from simcse_jax.choices import GRIDS, PROTOCOLS, TRANSFER
 from simcse_jax.evaluation import early_stopping, logistic, sts
-from simcse_jax.evaluation.evaluator import Embed, Encode, by_task, encode_once, with_titles
+from simcse_jax.evaluation.evaluator import Embed, Encode, by_task, encode_once, pair_features, with_titles
 from simcse_jax.evaluation.transfer_files import FOLDS, Task
 from simcse_jax.host.progress import Progress
 
 SEED = 1111
 TITLES = {"SST2": "SST", "MRPC": "MRPC acc/F1"}  # names in the paper's table
-
-
 Mask = Bool[np.ndarray, " N"]
 
 
@@ -73,25 +71,23 @@ def _cross_validation(labels: Int[np.ndarray, " N"], rows: Mask, count: int) -> 
 
 
 def make_folds(task: Task, count: int = FOLDS) -> list[Fold]:
-    """Without splits `count` folds with as many inner ones; without a development set one with those, else one of 1."""
+    """`count` folds with as many inner ones; with a test set one with those; with a development set one with one."""
     masks = {split: np.zeros(len(task.labels), bool) for split in task.splits}
     for split, rows in task.splits.items():
         masks[split][rows] = True
     if "test" not in masks:
         outer = _cross_validation(task.labels, masks["train"], count)
         return [Fold(train, test, _cross_validation(task.labels, train, count)) for train, test in outer]
-    inner = (
-        [(masks["train"], masks["dev"])] if "dev" in masks else _cross_validation(task.labels, masks["train"], count)
-    )
-    return [Fold(masks["train"], masks["test"], inner)]
+    train, development = masks["train"], masks.get("dev")
+    inner = _cross_validation(task.labels, train, count) if development is None else [(train, development)]
+    return [Fold(train, masks["test"], inner)]
 
 
 def features(encode: Encode, task: Task) -> Float[np.ndarray, "N width"]:
     """The classifier's inputs: embeddings (N, D), or [|u - v|; u ⊙ v] (N, 2D) of pairs."""
     if not task.second:
         return encode_once(encode, [task.first])[0]
-    first, second = encode_once(encode, [task.first, task.second])
-    return np.concatenate([np.abs(first - second), first * second], axis=1)
+    return pair_features(*encode_once(encode, [task.first, task.second]))
 
 
 def score(
@@ -174,10 +170,7 @@ def _early_stopped(
 
 
 def evaluate(encode: Encode, tasks: dict[str, Task], *, protocol: str = "sklearn") -> dict[str, dict[str, Any]]:
-    """Trains and scores the classifiers of each task.
-
-    Args:
-      encode: sentences to embeddings, (N, D); called once for each task, with distinct sentences.
+    """Trains and scores the classifiers of each task, whose distinct sentences are encoded once.
 
     Returns:
       By task {"accuracy": …, "dev_accuracy": …, "examples": …, "folds": […]}, and "f1" for MRPC; × 100, means over the

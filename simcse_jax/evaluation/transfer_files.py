@@ -136,8 +136,6 @@ def read(data: str, tasks: Sequence[str]) -> tuple[dict[str, Task], list[str]]:
       Tasks by name, in the order of `tasks`, and the names of those that are missing.
     """
     folder = local_path(data)
-    if not folder.is_dir():
-        raise UserError(f"{data}: no such folder; transfer tasks need SentEval's data/downstream")
     present = {task: found for task in tasks if (found := read_task(folder, task))}
     if not present:
         raise UserError(

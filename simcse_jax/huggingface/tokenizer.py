@@ -70,19 +70,10 @@ class Tokenizer:
         _check_ids(self._backend, config, self._where)
 
     def __getstate__(self) -> dict[str, Any]:  # a lock cannot be sent to another process
-        state = {"pad_token_id": self.pad_token_id, "where": self._where, "mask_token": self.mask_token}
-        state |= {"typed": self.typed}
-        return state | {"content": self.content()}
+        return {name: value for name, value in vars(self).items() if name != "_lock"}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        from tokenizers import Tokenizer as Backend
-
-        self.pad_token_id, self._where, self.mask_token, self.typed = (
-            state[name] for name in ("pad_token_id", "where", "mask_token", "typed")
-        )
-        self._backend = Backend.from_buffer(state["content"])
-        self.template = read_template(self._backend)
-        self._lock = threading.Lock()
+        vars(self).update(state, _lock=threading.Lock())
 
     def __call__(self, sentences: Sequence[Text], max_length: int) -> list[np.ndarray]:
         """Token ids, one int32 array per sentence, at most `max_length` long, including special tokens.
@@ -167,25 +158,14 @@ class Tokenizer:
         with self._lock:
             if max_length is None:
                 self._backend.no_truncation()
+            elif self.template is not None and max_length <= (most := self.template.size):  # it would cut nothing
+                raise UserError(
+                    f"{max_length} tokens leave no room for a sentence: the model's template alone has {most}"
+                )
             else:
-                self._check_room(max_length)
                 self._backend.enable_truncation(max_length)
             for start in range(0, len(sentences), CHUNK):  # an encoding is much larger than its ids
-                chunk = list(sentences[start : start + CHUNK])
-                try:
-                    encodings = encode(chunk)
-                except BaseException as error:
-                    if not _is_failure(error):
-                        raise
-                    raise UserError(f"{self._where}: its tokenizer fails: {reason(error)}") from None
-                yield from encodings
-
-    def _check_room(self, max_length: int) -> None:
-        """Refuses a length that a template fills: the library would then cut nothing."""
-        if self.template is not None and max_length <= self.template.size:
-            raise UserError(
-                f"{max_length} tokens leave no room for a sentence: the model's template alone has {self.template.size}"
-            )
+                yield from encode(list(sentences[start : start + CHUNK]))
 
     @property
     def lowers_first(self) -> bool:
@@ -245,8 +225,8 @@ def read_backend(folder: Path) -> tuple["Backend", str | None]:
             backend.encode(UNKNOWN)
     except UserError:
         raise
-    except BaseException as error:  # both libraries raise bare exceptions, and panics
-        if not _is_failure(error):
+    except BaseException as error:  # both libraries raise bare exceptions; a panic of Rust is not an `Exception`
+        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
             raise
         raise UserError(f"{_name(folder)}: not a readable tokenizer: {reason(error)}") from None
     special = {token.content for token in backend.get_added_tokens_decoder().values() if token.special}
@@ -312,11 +292,6 @@ def _check_ids(backend: "Backend", config: EncoderConfig, where: str) -> None:
 def vocabulary(backend: "Backend") -> dict[str, int]:
     """The ids of all tokens that a text can have: all but the empty one, which a blank line of `vocab.txt` makes."""
     return {token: number for token, number in backend.get_vocab(with_added_tokens=True).items() if token}
-
-
-def _is_failure(error: BaseException) -> bool:
-    """Whether an error is one of a library's, and not an interruption: a Rust panic is not an `Exception`."""
-    return isinstance(error, Exception) or type(error).__name__ == "PanicException"
 
 
 @contextlib.contextmanager

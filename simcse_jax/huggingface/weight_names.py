@@ -180,7 +180,7 @@ def tensor_of(tensors: Mapping[str, np.ndarray], name: str, shape: tuple[int | N
         raise UserError(f"{where}: the tensor {name!r} is missing")
     actual = tensors[name].shape
     if len(actual) != len(shape) or any(size not in (None, own) for size, own in zip(shape, actual, strict=True)):
-        raise UserError(f"{where}: {name!r} has shape {actual}, but config.json asks for {shape}")
+        raise UserError(f"{where}: {name!r} has shape {actual}, but must have {shape}")
     if tensors[name].dtype not in FLOATS:
         kinds = ", ".join(str(kind) for kind in FLOATS)
         raise UserError(f"{where}: {name!r} has the type {tensors[name].dtype}; weights must be {kinds}")

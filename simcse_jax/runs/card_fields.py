@@ -34,7 +34,7 @@ def card_fields(
     name = split_name(str(fields.get("base_model", "bert-base-uncased")))
     if name is None or name[1] is not None:
         raise _refused("base_model", fields, "a model's name on the hub, such as bert-base-uncased or OWNER/NAME")
-    if "language" in fields:
+    if language is not None:
         codes = [str(code).strip() for code in (language.split(",") if isinstance(language, str) else language)]
         if not codes or not all(LANGUAGE.fullmatch(code) for code in codes):
             raise _refused("language", fields, "codes of ISO 639, such as en or en,de; or multilingual")

@@ -33,10 +33,8 @@ from simcse_jax.runs.run_files import FREE, SINGULAR_VALUES, read_modules
 from simcse_jax.runs.state import add_parts, initial_params, model_spec, read_frozen, split_shapes, starting_adapter
 from simcse_jax.runs.workdir import Workdir
 
-MEASURED = ("data", "sentences", "split", "repeated_sentences")  # the fields of `analysis` that choose the sentences
 Point = dict[str, float]  # `step`, and the measures
 PLANE = ("alignment", "uniformity")
-SCORED_ON = ("eval.retrieval.data", "eval.data")
 SEED_FOLDER = re.compile(r"seed\d+")  # of a sweep's run, in the folder of its row
 
 
@@ -44,18 +42,16 @@ def read_run(folder: Folder) -> dict[str, Any]:
     """The facts of a run's `run.json`.
 
     Returns:
-      `config`: the fields that change the trained model and its embeddings, by dotted names; `analysis`: the data that
-      it measured; `sha256`: of the contents of what it read, by field.
+      `fields`: all, by dotted names; `config`: those that change the trained model and its embeddings; `sha256`: of the
+      contents of what it read, by field.
     """
     workdir = Workdir(folder)
     workdir.check_exists(f"--runs {folder}")
     run = workdir.read_run()
     fields = flatten(run["config"])
-    analysis = {name: fields[f"analysis.{name}"] for name in MEASURED}
-    analysis |= {"eval.data": fields["eval.data"], "sha256": run["sha256"].get("analysis.data")}
     kept = ("eval.pooler", "eval.encoder")  # they choose what is scored
     config = {name: value for name, value in fields.items() if name in kept or not name.startswith((*FREE, "eval."))}
-    return {"config": config, "analysis": analysis, "sha256": run["sha256"]}
+    return {"fields": fields, "config": config, "sha256": run["sha256"]}
 
 
 def survey_checkpoints(
@@ -102,14 +98,15 @@ def read_measurements(
         points[name] = [{"step": line["step"], **line["analysis"]} for line in lines]
         if not lines:
             raise UserError(f"--runs {name}: nothing was measured while it trained (analysis.every); give --data")
-    (first, analysis), *other_analyses = ((name, run["analysis"]) for name, run in runs.items())
-    for name, other in other_analyses:
-        keys = ["sha256"] if analysis["sha256"] and other["sha256"] else [*MEASURED, "eval.data"]
-        if any(analysis[key] != other[key] for key in keys):
-            raise UserError(f"--runs {first} and {name} were measured on different sentences; give --data")
-    where = Path(analysis["data"] or analysis["eval.data"])
-    about = {"source": "measured while it trained (analysis.every)", "sentences": f"at most {analysis['sentences']}"}
-    return points, about, where.name if where.suffix else f"STS-B {analysis['split']}"
+    data = {run["sha256"].get("analysis.data"): name for name, run in runs.items()}
+    if len(data) > 1:
+        first, second, *_ = data.values()
+        raise UserError(f"--runs {first} and {second} were not measured on the same sentences; give --data")
+    fields = next(iter(runs.values()))["fields"]
+    where = Path(fields["analysis.data"] or fields["eval.data"])
+    count = f"at most {fields['analysis.sentences']}"
+    about = {"source": "measured while it trained (analysis.every)", "sentences": count}
+    return points, about, where.name if where.suffix else f"STS-B {fields['analysis.split']}"
 
 
 class CheckpointEncoder(NamedTuple):
@@ -126,9 +123,10 @@ def kept_steps(folder: Folder) -> list[int]:
     saved = folder / "checkpoints"
     steps = sorted(int(path.name) for path in saved.iterdir() if path.name.isdigit()) if saved.is_dir() else []
     if len(steps) < 2:
+        number_kept = "one checkpoint was" if steps else "no checkpoints were"
         raise UserError(
-            f"--runs {folder}: kept {len(steps)} checkpoints; train it with --config.checkpoint.keep_every=10, say, or "
-            "leave out --data to draw what it recorded"
+            f"--runs {folder}: {number_kept} kept; train it with --config.checkpoint.keep_every=10, say, "
+            "or leave out --data to draw what it recorded"
         )
     return steps
 
@@ -172,13 +170,13 @@ def starting_params(folder: Folder, run: dict[str, Any]) -> Params | None:
         model = model if read_modules(run) else model.without_modules()
         model = dataclasses.replace(model, template=spec.template)
         adapter = starting_adapter(spec, model)
-        weights = sha256(*(np.asarray(model.params[part]) for part in sorted(model.params)))
-        if weights != run["sha256"]["model.init_from"]:
-            raise UserError(f"{spec.init_from} has other weights than the run started from")
-        if spec.lora and adapter and sha256(*adapter.values()) != run["sha256"].get("model.lora.init_from"):
-            raise UserError(f"{spec.lora.init_from} is another adapter by now")
     except UserError as error:
         print(f"{folder}: step 0 is left out: {error}", flush=True)
+        return None
+    weights = sha256(*(np.asarray(model.params[part]) for part in sorted(model.params)))
+    lora = sha256(*adapter.values()) if spec.lora and adapter else run["sha256"].get("model.lora.init_from")
+    if (weights, lora) != (run["sha256"]["model.init_from"], run["sha256"].get("model.lora.init_from")):
+        print(f"{folder}: step 0 is left out: {spec.init_from} has other weights than the run started from", flush=True)
         return None
     return partial.merged(initial_params(spec, model, adapter), add_parts(model.config, spec))
 
@@ -201,15 +199,17 @@ def read_records(folders: Mapping[str, Folder], labels: Mapping[str, str]) -> Re
     """
     runs = {name: read_run(folder) for name, folder in folders.items()}
     lines = {name: Workdir(folder).read_metrics() for name, folder in folders.items()}
-    scores = {name: _scores(of_run) for name, of_run in lines.items()}
-    scored = {name: values for name, (_, values) in scores.items() if values}
-    different = {"data": lambda name: scores[name][0]}
-    different |= {field: lambda name, field=field: runs[name]["sha256"].get(field) for field in SCORED_ON}
-    for field, known_by in different.items():
-        judged = {known_by(name): name for name in scored}
-        if len(judged) > 1:
-            first, second, *_ = judged.values()
-            raise UserError(f"--runs {first} and {second} were scored on different {field}; draw them separately")
+    scores: dict[str, dict[int, float]] = {}
+    judged: dict[tuple[str, ...], str] = {}  # the first run that was scored on each development set
+    for name in folders:
+        for line in lines[name]:
+            for task in (key.removeprefix("eval/") for key in line if key.startswith("eval/")):
+                scores.setdefault(name, {})[line["step"]] = float(line[f"eval/{task}"])
+                data = (runs[name]["sha256"].get(field, "") for field in ("eval.data", "eval.retrieval.data"))
+                judged.setdefault((task, *data), name)
+    if len(judged) > 1:
+        first, second, *_ = judged.values()
+        raise UserError(f"--runs {first} and {second} were scored on different data; draw them separately")
     measured = {name: folders[name] for name in folders if any("analysis" in line for line in lines[name])}
     points: dict[str, list[Point]] = {}
     measured_on = ""
@@ -221,28 +221,19 @@ def read_records(folders: Mapping[str, Folder], labels: Mapping[str, str]) -> Re
         if all(field in point for point in of_run for field in PLANE)
     }
     spectra = {name: spectra_of_run for name in points if (spectra_of_run := _spectra(lines[name]))}
-    if silent := [name for name in folders if name not in {**scored, **plane, **spectra}]:
+    if silent := [name for name in folders if name not in {*scores, *plane, *spectra}]:
         raise UserError(
-            f"--runs {silent[0]}: recorded nothing to draw while it trained: no scores (eval.data), and no alignment "
-            "(analysis.every, with pairs); give --data to measure the checkpoints that it kept"
+            f"--runs {silent[0]}: nothing was recorded while it trained: no scores (eval.data), and no measures "
+            "(--config.analysis.every=10); give --data to measure the checkpoints that it kept"
         )
-    tasks = {scores[name][0] for name in scored}
-    return Records(_groups(runs, labels), scored, next(iter(tasks), ""), plane, spectra, measured_on)
+    scored_on = next(iter(judged), ("",))[0]
+    return Records(_groups(runs, labels), scores, scored_on, plane, spectra, measured_on)
 
 
 def folder_name(name: str) -> str:
     """A run's name for a picture: that of a sweep's run without the folder of its seed."""
     path = PurePosixPath(name.rstrip("/"))
     return str(path.parent) if SEED_FOLDER.fullmatch(path.name) and path.parent.name else name
-
-
-def _scores(lines: Iterable[dict[str, Any]]) -> tuple[str, dict[int, float]]:
-    """The name of the development pairs, and the scores by step."""
-    task, scores = "", {}
-    for line in lines:
-        if scored := [key for key in line if key.startswith("eval/")]:  # the first one chooses the checkpoint
-            task, scores[line["step"]] = scored[0].removeprefix("eval/"), float(line[scored[0]])
-    return task, scores
 
 
 def _spectra(lines: Iterable[dict[str, Any]]) -> dict[int, Spectrum]:

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -20,38 +20,7 @@ QUERIES = 16  # searched together at most
 LEAST_TOP_K = 8  # the numbers of results that are searched for are powers of two from here on
 
 
-class ServedEncoder(Protocol):
-    """What a server needs of a model with a prompt, as `simcse_jax.encoding.batch_encoder.BatchEncoder` has it."""
-
-    dimension: int
-    max_length: int
-    skipped: int  # encoders that differ in it cannot share a batch
-    most: int  # sentences of a batch
-
-    @property
-    def workers(self) -> int:
-        """How many threads should encode."""
-
-    def tokenize(self, texts: Sequence[Any]) -> Sequence[Any]:
-        """Texts, or pairs, as tokens: T `ids` of each, and how many were `cut` off, as `encoding.batching.Sentence`."""
-
-    def first_tokens(self, texts: Sequence[str], most: int) -> list[str]:
-        """The beginning of each text: its first `most` tokens."""
-
-    def row_length(self, sentence: Any) -> int:
-        """The length of the rows that a sentence needs."""
-
-    def choose(self, length: int, sizes: Sequence[int]) -> tuple[Any, Sequence[int]]:
-        """The shape of a batch with rows of this length; which of the sentences with so many tokens are in it."""
-
-    def encode(self, sentences: Sequence[Any], shape: Any) -> np.ndarray:
-        """(B, D) float32."""
-
-    def shapes(self) -> Sequence[Any]:
-        """The shapes of all possible batches, each with the number of `tokens` that are computed for it."""
-
-    def warm(self, shape: Any) -> None:
-        """Compiles the program of a shape."""
+ServedEncoder = Any  # `simcse_jax.encoding.batch_encoder.BatchEncoder`, or what has its attributes and methods
 
 
 class Ranked(NamedTuple):
@@ -230,23 +199,15 @@ class Service:
         """The results of an encoder for texts or pairs, each distinct one encoded once; the tokens that it read."""
         most = encoder.max_length * CHARACTERS_PER_TOKEN
         for number, text in enumerate(() if self.limits.cut else texts):
-            query, document = ("", text) if isinstance(text, str) else text
-            if len(query) > most:
-                raise _too_long(f"{len(query):,} characters", encoder, "query")
-            if len(document) > most:
-                raise _too_long(f"{len(document):,} characters", encoder, param, number)
+            if (size := max(map(len, [text] if isinstance(text, str) else text))) > most:
+                raise _too_long(f"{size:,} characters", encoder, param, number)
         numbers: dict[str | tuple[str, str], int] = {}
         rows = [numbers.setdefault(text, len(numbers)) for text in texts]
         sentences = await self._tokenize([*numbers], encoder)
         if (last := sentences[-1]).cut and not self.limits.cut:
-            number, size = rows.index(len(sentences) - 1), len(last.ids) + last.cut
-            if isinstance(texts[0], str):
-                raise _too_long(f"{size:,} tokens", encoder, param, number)
-            (query,) = await self._tokenize([(texts[0][0], "")], encoder)
-            if (query_size := len(query.ids) + query.cut) >= encoder.max_length:
-                raise _too_long(f"{query_size:,} tokens", encoder, "query")
-            together = f"{size:,} tokens together with the query, which has {query_size:,}"
-            raise _too_long(together, encoder, param, number)
+            size = len(last.ids) + last.cut
+            together = "" if isinstance(texts[0], str) else " together with the query"
+            raise _too_long(f"{size:,} tokens{together}", encoder, param, rows.index(len(sentences) - 1))
         pieces = [Piece(text, encoder.row_length(text), len(text.ids), encoder.skipped) for text in sentences]
         values = np.stack(await batcher.submit(pieces))
         if not np.isfinite(values).all():
@@ -303,8 +264,7 @@ class Service:
         return self._search(np.stack(batch.payloads), batch.group)
 
 
-def _too_long(size: str, encoder: ServedEncoder, param: str, number: int = 0) -> Refused:
-    where = f"{param}[{number}]" if number or param == "documents" else param  # the others may be a single text
-    most = f"this model reads at most {encoder.max_length} tokens"
+def _too_long(size: str, encoder: ServedEncoder, param: str, number: int) -> Refused:
     cure = "shorten it, or start the server with --truncate, which cuts such texts"
-    return Refused(400, f"{where} has {size}; {most}; {cure}", param, "context_length_exceeded")
+    message = f"{param}[{number}] has {size}; this model reads at most {encoder.max_length} tokens; {cure}"
+    return Refused(400, message, param, "context_length_exceeded")

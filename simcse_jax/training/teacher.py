@@ -129,7 +129,7 @@ def _write(file: Path, embeddings: np.ndarray) -> None:
 def _read(file: Path, rows: int, size: int) -> np.ndarray:
     try:
         embeddings = np.load(file, mmap_mode="r", allow_pickle=False)
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, EOFError) as error:  # the last of an empty file
         raise UserError(f"{file}: cannot be read: {system_message(error)}; remove it, and it is made again") from None
     if embeddings.shape != (rows, size) or embeddings.dtype != np.float32:
         raise UserError(f"{file}: is damaged; remove it, and it is made again")

@@ -157,7 +157,6 @@ MISTAKES = [
     ({"data": "some.csv"}, "nothing to measure; give models, pair or runs"),
     ({"models": "m"}, "data: is missing"),
     ({"models": "a", "runs": "b"}, "runs: does not go with models, pair or rank"),
-    ({"pair": [("m@cls", "m@avg")], "data": "d"}, "pair m@cls m@avg: differ in the pooler alone"),
     ({"models": "m", "data": "d", "rank": [1]}, "rank [1]: Must be >= 2"),
     ({"runs": "a", "rank": ()}, "runs: does not go with models, pair or rank"),
 ]

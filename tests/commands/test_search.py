@@ -213,7 +213,6 @@ MISTAKES = [
     ({"data": None, "index": "no/such"}, "index no/such: no index there; give data"),
     ({"index": "tests"}, "index tests: exists and is not an index"),
     ({"index": "a", "compare": "b", "compare_index": "./a"}, "compare_index: the same folder as index"),
-    ({"rerank": "j", "candidates": 2}, "candidates 2: must be top_k, 5, or more"),
     ({"queries": "q.txt"}, "query: does not go with queries"),
     ({"output": "{data}"}, "is the file of data"),
 ]

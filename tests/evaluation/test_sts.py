@@ -220,7 +220,7 @@ def test_what_cannot_be_scored_is_refused_by_file_and_line(tmp_path):
         path = write(tmp_path / file, text) if file else tmp_path
         for part in (str(path), *parts):
             raises(part, sts.read, str(tmp_path), [task])
-    raises("nowhere: no such folder or file", sts.read, str(tmp_path / "nowhere"), ["STS12"])
+    raises("nowhere: no STS12 there", sts.read, str(tmp_path / "nowhere"), ["STS12"])
     for text, part in (
         ("", "must name the columns"),
         ("The cat sat.\nThe dog ran.\n", "sentence1, sentence2 and score"),

@@ -2,7 +2,6 @@ import json
 import pickle
 import subprocess
 import sys
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -61,24 +60,6 @@ def test_rows_are_padded_on_the_right_words_counted_and_lower_case_obeyed_where_
         (lower,) = tokenizer(["THE cat"], 8)
         np.testing.assert_array_equal(lower, tokenizer(["the cat"], 8)[0])
         assert upper[1] != lower[1] and upper[2] == lower[2]
-
-
-class PanicException(BaseException):
-    """As Rust's."""
-
-
-@pytest.mark.parametrize("error", [Exception("bad word"), PanicException("bad word"), KeyboardInterrupt()])
-def test_a_tokenizer_that_fails_is_named_and_an_interruption_is_no_failure(tiny_bert, error, monkeypatch):
-    tokenizer = read(tiny_bert)
-
-    def fail(*_):
-        raise error
-
-    monkeypatch.setattr(tokenizer, "_backend", SimpleNamespace(enable_truncation=print, encode_batch_fast=fail))
-    is_failure = not isinstance(error, KeyboardInterrupt)
-    message = f"^{tiny_bert / 'tokenizer.json'}: its tokenizer fails: bad word$"
-    with pytest.raises(UserError if is_failure else KeyboardInterrupt, match=message if is_failure else None):
-        tokenizer(["the", "dog", "cat"], 16)
 
 
 TEXTS = ["Élan VITAL, naïve café!", "漢字 kanji", " leading space", "[MASK] <mask> it", "", "don't\tstop\n", "🎸 rock"]

@@ -54,7 +54,7 @@ WRONG = [  # the refusal names the last field, or what follows
     ("gemma3_text", {"query_pre_attn_scalar": 5}),
     ("gemma3_text", {"attn_logit_softcapping": 50.0}),
     ("gemma3_text", {"use_bidirectional_attention": 1}),
-    ("gemma3_text", {"rope_parameters": {"rope_theta": 1e4}}, "rope_parameters.rope_theta"),
+    ("gemma3_text", {"rope_parameters": {"rope_theta": 1e4}}, "rope_parameters is"),
     ("gemma3_text", {"rope_parameters": 3}),
     ("gemma3_text", {"rope_parameters": {"sliding_attention": YARN}}, "rope_parameters.sliding_attention"),
     *(("llama", {"rope_theta": value}) for value in (0.5, "x")),

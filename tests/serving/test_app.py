@@ -27,7 +27,7 @@ MISTAKES = [
 SEARCHES = [({}, "query"), ({"query": "a", "top_k": 10**6}, "top_k"), ({"query": "a", "model": "other"}, "model")]
 RERANKED = {"query": "ab", "documents": ["a"]}
 RERANKINGS = [
-    ({}, "query"), ({**RERANKED, "documents": ["a" * 14]}, "documents"), ({**RERANKED, "query": "a" * 15}, "query"),
+    ({}, "query"), ({**RERANKED, "documents": ["a" * 14]}, "documents"), ({**RERANKED, "query": "a" * 15}, "documents"),
     ({**RERANKED, "max_tokens_per_doc": 0}, "max_tokens_per_doc"), ({**RERANKED, "model": "fake"}, "model"),
     ({**RERANKED, "rank_fields": ["text"]}, "rank_fields"),
 ]  # fmt: skip

@@ -145,7 +145,7 @@ async def test_a_body_that_does_not_come_and_an_answer_that_takes_too_long_are_g
 
 
 @played()
-async def test_a_client_that_hangs_up_takes_what_waits_along_and_a_huge_body_is_not_read(server):
+async def test_a_client_that_hangs_up_takes_what_waits_along(server):
     server.encoder.go_on.clear()
     first = asyncio.create_task(server.client.post("/v1/embeddings", json={"model": "fake", "input": "first"}))
     await asyncio.sleep(0.1)
@@ -166,11 +166,3 @@ async def test_a_client_that_hangs_up_takes_what_waits_along_and_a_huge_body_is_
     server.encoder.go_on.set()
     assert (await first).status_code == 200
     assert server.encoder.batches == [["first"]] and counted(server) == {499: 1, 200: 1}
-
-    async def receive():
-        raise AssertionError("was read")
-
-    sent = await ask(server, receive, [(b"content-length", b"9" * 18)])
-    assert sent[0]["status"] == 413 and (b"connection", b"close") in sent[0]["headers"]
-    for value in (b"-5", b"x", b"\xb2"):  # a length that is no number counts as none
-        assert guard._length({"headers": [(b"content-length", value)]}) == 0

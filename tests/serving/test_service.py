@@ -145,13 +145,10 @@ def test_a_search_gives_the_index_s_own_results_and_documents_are_scored_with_th
         cut = await service.rerank("ab", ["b" * 5000, "a b"], max_tokens_per_doc=3)
         assert (cut.scores, cut.tokens, judge.cut) == ([3.0, 2.0], 12, [2])  # both at once
         for place, documents in enumerate((["b" * 14, "b"], ["b", "b" * 14])):
-            right = rf"documents\[{place}\] has 17 tokens together with the query, which has 3; this model"
-            with pytest.raises(Refused, match=right):
+            with pytest.raises(Refused, match=rf"documents\[{place}\] has 17 tokens together with the query;"):
                 await service.rerank("ab", documents, max_tokens_per_doc=2**80)
-        for query, size in (("a" * 2000, "2,000 characters"), ("a" * 15, "16 tokens")):  # no room for a document
-            with pytest.raises(Refused, match=rf"^query has {size}; this model") as error:
-                await service.rerank(query, ["", "b", "a"])
-            assert error.value.param == "query"
+        with pytest.raises(Refused, match=r"documents\[0\] has 2,000 characters; this model"):
+            await service.rerank("a" * 2000, ["", "b", "a"])
         service.warm()
         assert judge.warmed == judge.shapes() and encoder.warmed == encoder.shapes()
 

@@ -3,7 +3,8 @@
 import contextlib
 import logging
 import os
-from collections.abc import Callable, Iterator, Sequence
+import socket
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from simcse_jax.bulk.embeddings.blocks import make_block
@@ -12,18 +13,16 @@ from simcse_jax.bulk.embeddings.embeddings_folder import (
     RowBlock,
     blocks_of,
     complete,
-    count_rows,
     finish,
     missing,
-    uncounted,
 )
 from simcse_jax.bulk.embeddings.encoder import EncodingOptions, RowEncoder
 from simcse_jax.data.corpus.shared_folder import FolderPlan, read_sealed
-from simcse_jax.errors import UserError, reason, require
+from simcse_jax.errors import UserError, reason, require, system_message
 from simcse_jax.host.progress import Progress
 from simcse_jax.host.storage import Folder, as_path
 
-LOST = 3  # times that an actor is started again, and a block given to one
+CONNECT_SECONDS = 5.0  # until an address counts as wrong
 CHIPS = {1: "1,1,1", 2: "1,2,1", 4: "2,2,1", 8: "2,4,1"}  # the layout of a host's TPU chips
 
 
@@ -61,16 +60,21 @@ def connected(address: str | None) -> Iterator[None]:
     Connect before using JAX, because a cluster's processes are forked.
     """
     require("ray", "ray", "pandas")
+    host, _, port = (address or "").rpartition(":")
+    if host and port.isdecimal() and "/" not in host:  # Ray tries for minutes
+        try:
+            socket.create_connection((host.strip("[]"), int(port)), CONNECT_SECONDS).close()
+        except (OSError, OverflowError) as error:
+            raise UserError(f"--address {address}: cannot be reached: {system_message(error)}") from None
     import ray
     import ray.data
 
     os.environ.setdefault("RAY_worker_niceness", "0")  # of a cluster on this machine; Ray's own is 15
-    os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")  # else it warns of what Ray Data does
     options: dict[str, Any] = {} if address else {"include_dashboard": False}
     try:
         # Without an address, Ray would look for a cluster that another program started.
         ray.init(address or "local", logging_level=logging.ERROR, log_to_driver=False, **options)
-    except (ConnectionError, ValueError, RuntimeError, OSError) as error:
+    except Exception as error:  # Ray has no common class
         problem = f"--address {address}: cannot be reached" if address else "--engine ray: no cluster can be started"
         raise UserError(f"{problem}: {reason(error)}") from None
     context = ray.data.DataContext.get_current()
@@ -96,7 +100,6 @@ def encode_on_ray(
     import ray
 
     job = Job(os.getcwd(), str(folder), plan, options)
-    _count_together(job, uncounted(folder, plan))
     blocks = blocks_of(folder, plan)
     if manifest := complete(folder, plan, blocks):
         return manifest
@@ -130,37 +133,6 @@ def share_of(nodes: list[dict[str, Any]], hosts: int | None) -> Share:
     raise UserError("--engine ray: no host of the cluster has a processor; start Ray with --num-cpus")
 
 
-def _answer(work: Callable[[], int]) -> dict[str, Any]:
-    """The rows that were done; or a mistake, which Ray would wrap into an error of its own, with a traceback."""
-    try:
-        return {"rows": work(), "mistake": ""}
-    except UserError as mistake:
-        return {"rows": 0, "mistake": f"{mistake} (on {os.uname().nodename})"}
-
-
-def _answers(dataset: Any) -> Iterator[int]:
-    """The rows of each item, as they are done."""
-    from ray.exceptions import RayError
-
-    try:
-        for answer in dataset.iter_rows():
-            if answer["mistake"]:
-                raise UserError(answer["mistake"])
-            yield answer["rows"]
-    except RayError as error:
-        raise UserError(f"--engine ray: {reason(error)}") from None
-
-
-def _count_together(job: Job, sources: Sequence[int]) -> None:
-    import ray
-
-    def count(item: dict[str, Any]) -> dict[str, Any]:
-        return _answer(lambda: count_rows(job.arrive(), job.plan, item["item"]))
-
-    if sources:
-        list(_answers(ray.data.from_items([*sources], override_num_blocks=len(sources)).map(count)))
-
-
 class BlockEncoder:
     """An actor. Its model is loaded once."""
 
@@ -173,10 +145,12 @@ class BlockEncoder:
             os.environ |= {"TPU_PROCESS_BOUNDS": "1,1,1", "TPU_CHIPS_PER_PROCESS_BOUNDS": CHIPS[share.units]}
 
     def __call__(self, batch: dict[str, Any]) -> dict[str, Any]:
-        """Makes a block."""
+        """The rows of the block that it makes; or a mistake, which Ray would wrap into an error with a traceback."""
         (number,) = batch["item"]
-        answer = _answer(lambda: self._make(self._blocks[number]))
-        return {name: [value] for name, value in answer.items()}
+        try:
+            return {"rows": [self._make(self._blocks[number])], "mistake": [""]}
+        except UserError as mistake:
+            return {"rows": [0], "mistake": [f"{mistake} (on {os.uname().nodename})"]}
 
     def _make(self, block: RowBlock) -> int:
         folder = self._job.arrive()
@@ -192,6 +166,7 @@ class BlockEncoder:
 def _make_blocks(job: Job, blocks: Sequence[RowBlock], share: Share) -> Iterator[int]:
     """Yields the rows of blocks as they are made; 0 for one that a process outside the cluster is making."""
     import ray
+    from ray.exceptions import RayError
 
     amount: dict[str, dict[str, Any]] = {
         "CPU": {"num_cpus": share.units},
@@ -207,7 +182,12 @@ def _make_blocks(job: Job, blocks: Sequence[RowBlock], share: Share) -> Iterator
         fn_constructor_args=(job, blocks, share),
         batch_size=1,
         compute=actors,
-        ray_remote_args_fn=lambda: {"max_restarts": LOST, "max_task_retries": LOST},
         **amount[share.kind],
     )
-    return _answers(made)
+    try:
+        for answer in made.iter_rows():
+            if answer["mistake"]:
+                raise UserError(answer["mistake"])
+            yield answer["rows"]
+    except RayError as error:
+        raise UserError(f"--engine ray: {reason(error)}") from None

@@ -62,7 +62,7 @@ class PairFile:
     def read(self) -> Iterator[Pair | None]:
         """The pairs; None for a row with a blank sentence."""
         if self._suffix == ".parquet":
-            names, rows = self._wanted, read_parquet(self.path, self._wanted)[1]
+            names, rows = read_parquet(self.path, self._wanted)
         else:
             names, rows = READERS[self._suffix](self.path)
         places = [names.index(name) for name in self._wanted]

@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import IO, Any
 from xml.etree import ElementTree
 
-from simcse_jax.data.building.prose import plain_text, require_parser, split_sentences
+from simcse_jax.data.building.prose import plain_text, split_sentences
 from simcse_jax.data.building.reading import Tally, draw, read_columns
 from simcse_jax.data.rows import as_text
-from simcse_jax.errors import UserError, reason
+from simcse_jax.errors import UserError, reason, require
 
 DRAWS = ("sentences", "articles")
 DUMPS: dict[str, Callable[..., Any]] = {".xml": open, ".bz2": bz2.open, ".gz": gzip.open}
@@ -79,7 +79,7 @@ def read_pages(files: Sequence[str | Path], tally: Tally) -> Iterator[Unit]:
         if names.index(names[place]) < place:  # the same dump, compressed differently
             continue
         if isinstance(file, Path) and (file.suffix in DUMPS or ".xml-" in file.name):
-            require_parser(file)
+            require("wikipedia", "mwparserfromhell", where=str(file))
             yield from _read_dump(file, tally)
             continue
         for row in read_columns(file, [("text",)]):

@@ -31,29 +31,20 @@ def write(
     workdirs: Mapping[str, str],
     versions: Mapping[str, str],
 ) -> list[str]:
-    """Writes `dynamics.json`, a picture for each measure and `report.html`: all or none.
+    """Writes `dynamics.json`, a picture for each measure and `report.html`, all or none; the names of the files.
 
-    Args:
-      runs: by their labels; the steps of each rise. A measure that no point has is left out.
-
-    Returns:
-      The names of the files; the page is the last to be written.
-
-    Raises:
-      ValueError: when a number is not finite.
+    Runs are by their labels; the steps of each rise. A measure that no point has is left out.
     """
     shown = {label: {"workdir": workdirs[label], "points": list(points)} for label, points in runs.items()}
     sections, drawn = [], {}
     for field in FIELDS:
-        points_of = {
-            label: [(int(point["step"]), float(point[field])) for point in points if field in point]
-            for label, points in runs.items()
-        }
-        points_of = {label: points for label, points in points_of.items() if points}
-        if not points_of:
-            continue
-        drawn[field] = pictures.over_steps(points_of, field, data)
-        sections.append(page.picture_section(field, drawn))
+        points_of: dict[str, list[tuple[int, float]]] = {}
+        for label, points in runs.items():
+            for point in (point for point in points if field in point):
+                points_of.setdefault(label, []).append((int(point["step"]), float(point[field])))
+        if points_of:
+            drawn[field] = pictures.over_steps(points_of, field, data)
+            sections.append(page.picture_section(field, drawn))
     measured = page.facts({"What was measured": {"data": data, **about}, "Versions": versions})
     measured += page.table("The runs", [], list(workdirs.items()), text=True)
     sections.append(PageSection("How it was measured", "", measured))

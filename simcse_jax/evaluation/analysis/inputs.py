@@ -24,24 +24,16 @@ class SpaceData(NamedTuple):
 
 
 def read_data(name: str, column: str | None = None, split: str = "test", count: int = 0) -> SpaceData:
-    """The sentences of a file; of graded pairs the first ones, since the second ones repeat their words.
+    """The sentences of a file; of graded pairs, or of STS-B's `split` in SentEval's folder, the first ones.
 
-    Args:
-      name: a file of sentences or of graded pairs, or SentEval's folder.
-      column: the column of the sentences, where its name is not a usual one.
-      split: of STS-B, of SentEval's folder; a file has none.
-      count: how many, spread evenly from the first to the last; 0: all.
+    The second ones of pairs repeat their words. At most `count` are spread evenly from the first to the last; 0: all.
     """
     path = local_path(name)
     if not sts.is_graded(path):
         sentences, about, pairs = read_sentences(name, column), path.name, None
-    elif column:
-        raise UserError(f"--column {column}: of graded pairs the first sentences are taken; leave it out")
     else:
         pairs = next(iter(sts.read(name, [sts.DEVELOPMENT], split)[0].values()))
         sentences, about = pairs.first_as_read, f"STS-B {split}" if path.is_dir() else path.name
-    if count > len(sentences):
-        raise UserError(f"{name}: has {len(sentences):,} sentences, {count:,} were asked for")
     return SpaceData(evenly(sentences, count) if count else sentences, about, pairs)
 
 
@@ -72,10 +64,7 @@ def choose(models: Sequence[str], pairs: Sequence[Sequence[str]]) -> Models:
     for name, label in [*(given for model, base in compared for given in (base, model)), *alone]:
         labels[name] = label or labels.get(name, "")
     names = list(labels)
-    bare = [(model[0], base[0]) for model, base in compared]
-    for option, given in (("--models", [(name,) for name, _ in alone]), ("--pair", bare)):
-        if twice := next((each for each in given if given.count(each) > 1), None):
-            raise UserError(f"{option} {' '.join(twice)}: is given twice")
+    bare = dict.fromkeys((model[0], base[0]) for model, base in compared)
     shown = [label or short for label, short in zip(labels.values(), short_names(names), strict=True)]
     if twice := next((label for label in labels.values() if label and shown.count(label) > 1), ""):
         raise UserError(f"--models: two models have the label {twice}; give each its own, NAME=LABEL")

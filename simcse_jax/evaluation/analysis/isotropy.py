@@ -21,20 +21,14 @@ def normalize(embeddings: np.ndarray) -> np.ndarray:
 
 
 def mean_cosine(embeddings: np.ndarray) -> np.ndarray:
-    """The mean cosine of all pairs of different rows, (…, N, D) to (…): anisotropy (eq. 1), of tokens drawn at random.
-
-    Args:
-      embeddings: of any length, N at least 2.
-    """
+    """The mean cosine of all pairs of different rows, (…, N, D) to (…): anisotropy (eq. 1), of random tokens."""
     return self_similarity(normalize(embeddings).sum(axis=-2), np.array(embeddings.shape[-2]))
 
 
 def self_similarity(sums: np.ndarray, contexts: np.ndarray) -> np.ndarray:
-    """The mean cosine of the embeddings of one type in different contexts (Ethayarajh, definition 1): to (…, K).
+    """The mean cosine of the embeddings of one type in different contexts (Ethayarajh, definition 1).
 
-    Args:
-      sums: (…, K, D) sums of the normalized embeddings of K types.
-      contexts: (K,) the number of terms of each sum, 2 or more.
+    Of sums (…, K, D) of the normalized embeddings of K types, with (K,) terms, 2 or more: (…, K).
     """
     squared = np.einsum("...d,...d->...", sums, sums)  # without a second array of their size
     return np.asarray((squared - contexts) / (contexts * (contexts - 1.0)))
@@ -50,11 +44,7 @@ def intra_sentence_similarity(embeddings: np.ndarray) -> np.ndarray:
 
 
 def random_pairs(embeddings: np.ndarray) -> np.ndarray:
-    """cos_i = E u_i v_i / ‖u‖‖v‖ over pairs of different rows (eq. 6), (N, D) to (D,); their sum is the mean cosine.
-
-    Args:
-      embeddings: of any length, N at least 2.
-    """
+    """cos_i = E u_i v_i / ‖u‖‖v‖ over pairs of different rows (eq. 6), (N, D) to (D,); their sum is the mean cosine."""
     units = normalize(embeddings)
     return (units.sum(axis=0) ** 2 - (units**2).sum(axis=0)) / (len(units) * (len(units) - 1))
 
@@ -81,12 +71,10 @@ def self_similarity_pairs(sums: np.ndarray, squares: np.ndarray, contexts: np.nd
 
 
 def summary(contributions: np.ndarray) -> dict[str, Any]:
-    """The parts that the largest contributions make up together, for JSON.
+    """The parts that the largest contributions make up together, for JSON; None of a whole that is not positive.
 
-    Returns:
-      `cumulated`, the share of the whole that the first 1, 2, …, D dimensions have, the largest first; `top_share`, its
-      first three; `needed`, how many dimensions make up 10, 20 and 50 percent. All None where the whole is not
-      positive: there is nothing then to have a share of.
+    `cumulated` is the share of the first 1, 2, …, D dimensions, the largest first; `top_share` its first three;
+    `needed` how many dimensions make up 10, 20 and 50 percent.
     """
     whole = contributions.sum()
     if not whole > 0:
@@ -100,14 +88,8 @@ def summary(contributions: np.ndarray) -> dict[str, Any]:
 def informativity(embeddings: np.ndarray, contributions: np.ndarray) -> dict[int, float]:
     """r² between the cosines of all pairs before and after removing the top k dimensions, k of `REMOVED` (appendix C).
 
-    r is Pearson's, over the lower triangles of the two matrices of cosines.
-
-    Args:
-      embeddings: (N, D) of any length, of tokens drawn at random; N at least 3.
-      contributions: (D,), by which the dimensions are ranked; the largest are removed first.
-
-    Returns:
-      r² by k, those below D; 0 where one side does not vary.
+    r is Pearson's, over the lower triangles of the two matrices of cosines of (N, D) tokens, N at least 3; 0 where one
+    side does not vary. The dimensions with the largest contributions (D,) are removed first.
     """
     order = np.argsort(-contributions, kind="stable")
     lower = np.tril_indices(len(embeddings), -1)

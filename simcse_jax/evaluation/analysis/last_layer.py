@@ -22,7 +22,6 @@ class EmbedWithLayers(Embed, Interface):
     @property
     def tokens(self) -> TokenEncoder:
         """The hidden states of layers."""
-        ...
 
 
 class Sample(NamedTuple):

@@ -27,14 +27,9 @@ class Map(NamedTuple):
 
 
 def project(embeddings: Mapping[str, np.ndarray], *, umap: bool | None = None, seed: int = 0) -> Map:
-    """Projects the rows of all models together.
+    """Projects the rows (N, D) of all models together: by UMAP (None: if installed), or PCA, as for very few rows.
 
-    UMAP keeps neighbours near each other, and the sizes of clouds mean little on its map; PCA is linear, and sizes can
-    be compared.
-
-    Args:
-      embeddings: (N, D) of any length, by the models' names; N at least 2, the same D.
-      umap: whether to use UMAP; None: if umap-learn is installed. Otherwise, and for very few rows, PCA.
+    UMAP keeps neighbours near each other, and the sizes of clouds mean little on its map; of PCA they can be compared.
     """
     rows = {name: normalize(part) for name, part in embeddings.items()}
     stacked = np.concatenate(list(rows.values()))

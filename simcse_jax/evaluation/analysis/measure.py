@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from simcse_jax.errors import UserError
 from simcse_jax.evaluation.analysis import isotropy
 from simcse_jax.evaluation.analysis.isotropy import informativity
 from simcse_jax.evaluation.analysis.tokens import (
@@ -25,6 +24,7 @@ from simcse_jax.evaluation.analysis.tokens import (
     find_units,
     most_changed,
 )
+from simcse_jax.evaluation.evaluator import check_finite
 from simcse_jax.host.progress import Progress
 
 ModelPair = tuple[str, str]  # the labels of a model and of the one that it was trained from
@@ -99,9 +99,7 @@ class _Sums:
             self.sample = np.zeros((layers, len(self.slots), size), np.float32)
         if not units.types:
             return
-        embeddings = unit_embeddings(states, units)
-        if not np.all(np.isfinite(embeddings)):
-            raise UserError("the model's hidden states are not finite; it cannot be measured")
+        embeddings = check_finite(unit_embeddings(states, units))
         self.sentences += 1
         self.intra = self.intra + isotropy.intra_sentence_similarity(embeddings)
         if row in self.slots:
@@ -185,7 +183,7 @@ def collect(
     compared = []
     for (model, base), tokens in changes.items():
         more, less = most_changed(tokens)
-        rows = [{**token._asdict(), "change": round(token.change, 6)} for token in tokens]
+        rows = [{**dataclasses.asdict(token), "change": round(token.change, 6)} for token in tokens]
         compared.append({"model": model, "base": base, "tokens": rows})
         compared[-1] |= {"more_contextualized": more, "less_contextualized": less}
     correlations = []

@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from simcse_jax.evaluation.analysis.tokens import CHOICES
 from simcse_jax.evaluation.plotting import Pictures
 from simcse_jax.host.storage import write_together, writing
 
@@ -41,18 +40,12 @@ class PageSection(NamedTuple):
 def write(
     folder: Path, numbers: Mapping[str, Any], drawn: Mapping[str, Pictures], parts: Mapping[str, str]
 ) -> list[str]:
-    """Writes JSON files, pictures and the page: all or none. Other parts of an existing page stay.
+    """Writes JSON files, pictures and the page, all or none; the names of the files. Other parts of the page stay.
 
     Args:
-      numbers: the contents of the JSON files, by their names.
+      numbers: the contents of the JSON files, by their names; a ValueError if one is not finite.
       drawn: pictures, by their names without an ending.
       parts: of `part`, by their names in `PARTS`; an empty one is taken out.
-
-    Returns:
-      The names of the files; the page is the last to be written.
-
-    Raises:
-      ValueError: when a number is not finite.
     """
     files: dict[str, str | bytes] = {}
     for name, value in numbers.items():
@@ -149,18 +142,6 @@ def table(caption: str, header: Sequence[str], rows: Sequence[Sequence[Any]], te
 
 
 def facts(parts: Mapping[str, Mapping[str, Any]]) -> str:
-    """Tables of names and values, by their captions; the choices of a protocol have their meanings."""
-    tables = []
-    for caption, values in parts.items():
-        meanings = {name: CHOICES.get(name, {}).get(value) for name, value in values.items()}
-        rows = [
-            [name.replace("_", " "), f"{value}: {meanings[name]}" if meanings[name] else value]
-            for name, value in values.items()
-        ]
-        tables.append(table(caption, [], rows, text=True))
-    return "".join(tables)
-
-
-def note(text: str) -> str:
-    """A remark."""
-    return f'<p class="note">{html.escape(text)}</p>'
+    """Tables of names and values, by their captions."""
+    rows = {caption: [[name.replace("_", " "), value] for name, value in of.items()] for caption, of in parts.items()}
+    return "".join(table(caption, [], named, text=True) for caption, named in rows.items())

@@ -33,11 +33,7 @@ MEASURES = {name: text for name, text in TEXTS.items() if text.axis}  # of a lay
 
 
 def line_styles(names: Iterable[str], pairs: Sequence[tuple[str, str]] = ()) -> dict[str, dict[str, Any]]:
-    """The style of each model's line; a base, which is no other pair's model, is dashed and hollow.
-
-    Args:
-      pairs: the names of a model and of the one that it was trained from.
-    """
+    """The style of each model's line; the base of a pair (model, base), which is no other one's model, is dashed."""
     return styles(names, {base for _, base in pairs} - {model for model, _ in pairs})
 
 
@@ -60,11 +56,7 @@ def layers(
 def dimensions(
     models: Mapping[str, Sequence[float]], kind: str, data: str, pairs: Sequence[tuple[str, str]] = ()
 ) -> Pictures:
-    """The share of the top dimensions in the mean cosine, a line for each model (Table 1).
-
-    Args:
-      models: the cumulated shares of the D dimensions, the largest first, by the models' names.
-    """
+    """The cumulated shares of the dimensions in the mean cosine, the largest first, a line for each model (Table 1)."""
     title = f"Share of the top dimensions in the cosines\nof {kind}, last layer\n{shortened(data)}"
     across = "dimensions, the largest contribution first\n(markers: as many are needed for 10, 20 and 50%)"
     with chart(title, across, "% of the mean cosine, cumulated", SIZE) as (axes, pictures):
@@ -101,10 +93,7 @@ def informativity(
 def self_similarity_change(pairs: Sequence[Mapping[str, Any]]) -> Pictures:
     """The self-similarity change (eq. 10) of frequent tokens, the most frequent first (Figure 24).
 
-    A panel for each pair of models, on the same scale: in one, the tokens of several would hide each other.
-
-    Args:
-      pairs: each with the names `model` and `base` and its `tokens`, by falling frequency, each with its `change`.
+    A panel for each pair of models in `metrics.json`, on the same scale: in one, the tokens would hide each other.
     """
     columns = min(2, len(pairs))
     rows = -(-len(pairs) // columns)
@@ -146,12 +135,7 @@ def _outliers(tokens: Sequence[Mapping[str, Any]]) -> list[int]:
 
 
 def correlation(correlations: Sequence[Mapping[str, Any]]) -> Pictures:
-    """The correlation of model pairs' self-similarity changes over the n most frequent tokens (eq. 11, Figure 24).
-
-    Args:
-      correlations: of two pairs each: the names in `pairs`; `by_n`, of n = 1, 2, …, None where there is none; `best_n`
-        and `best`, the n with the highest correlation, and that.
-    """
+    """The `correlations` of `metrics.json`: of self-similarity changes over the n most frequent tokens (eq. 11)."""
     models = list(dict.fromkeys(model for both in correlations for model, _ in both["pairs"]))
     short = dict(zip(models, unique([shortened(model, 20) for model in models], models), strict=True))
     title = "Do two pairs of models change the same tokens?\nCorrelation of their self-similarity changes"

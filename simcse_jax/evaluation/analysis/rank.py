@@ -15,6 +15,7 @@ from simcse_jax.errors import UserError
 from simcse_jax.evaluation.analysis import page
 from simcse_jax.evaluation.analysis.page import PageSection
 from simcse_jax.evaluation.analysis.spectrum import effective_rank
+from simcse_jax.evaluation.evaluator import check_finite
 from simcse_jax.evaluation.plotting import Pictures, add_grid, add_legend, new_figure, panels, shortened, styles
 from simcse_jax.evaluation.sts import aligned
 
@@ -24,21 +25,9 @@ READINGS = {
     "released": "as the released code: columns batch-normalized over all rows, hence centred, which takes one rank",
 }
 EPSILON = 1e-5  # that PyTorch's batch norm adds to a variance
-RANK, PICTURE = "rank.json", "rank"
+RANK = "rank.json"
 HEADER = ("batch", "artificial rows", "at most", "rank", "effective rank")
 PAPER = "“SimCSE++: Improving Contrastive Learning for Sentence Embeddings from Two Perspectives” (Xu et al., 2023)"
-MEANING = (
-    "Barlow Twins pulls the correlation of the dimensions in a batch towards the identity, whose rank is the number of "
-    "dimensions. The correlation cannot have a higher rank than the batch has rows, so with 64 sentences it stays far "
-    "from it; artificial rows raise the bound."
-)
-
-
-TOLERANCE = (
-    "Rank: the singular values above the largest one times the number of dimensions times 2.2e-16 (float64). "
-    "Effective rank: the exponential of the entropy of the singular values (Roy & Vetterli, 2007), the mean over the "
-    "batches."
-)
 
 
 class Rank(NamedTuple):
@@ -108,9 +97,7 @@ def measure(
     Args:
       artificial: M; the first rows of more are those of fewer.
     """
-    if not np.all(np.isfinite(embeddings)):
-        raise UserError("the model's embeddings are not finite; they have no correlation")
-    size = embeddings.shape[1]
+    size = check_finite(embeddings).shape[1]
     measured = []
     for reading, batch in itertools.product(READINGS, sizes):
         drawn = draw(len(embeddings), batch, batches, seed)
@@ -158,11 +145,7 @@ def summarize(models: Mapping[str, Ranks]) -> str:
 def write(
     models: Mapping[str, Ranks], folder: Path, *, data: str, about: Mapping[str, Any], versions: Mapping[str, str]
 ) -> list[str]:
-    """Writes `rank.json`, the picture and `report.html`: all or none.
-
-    Returns:
-      The names of the files; the page is the last to be written.
-    """
+    """Writes `rank.json`, the picture and `report.html`, all or none; the names of the files."""
     listed = [
         {"model": ranks.name, "label": label, "dimensions": ranks.dimensions}
         | {"ranks": [rank._asdict() for rank in ranks.ranks]}
@@ -176,13 +159,13 @@ def write(
     ]
     parts = {"What was measured": {"data": data, **about}, "Readings": READINGS, "Versions": versions}
     sections = [
-        PageSection("Rank by artificial rows", "", page.figures({summarize(models): drawn["svg"]})),
-        PageSection("All numbers", TOLERANCE, "".join(tables)),
+        page.picture_section("rank", {"rank": drawn}),
+        page.picture_section("ranks", {}, more="".join(tables)),
         PageSection("How it was measured", f"The claim is that of {PAPER}, section 4.2.", page.facts(parts)),
     ]
-    part = page.part("rank", "The rank of the dimensions' correlation", [summarize(models), MEANING], sections)
+    part = page.part("rank", "The rank of the dimensions' correlation", [summarize(models)], sections)
     numbers = {RANK: {"data": data, "about": dict(about), "models": listed}}
-    return page.write(folder, numbers, {PICTURE: drawn}, {"rank": part})
+    return page.write(folder, numbers, {"rank": drawn}, {"rank": part})
 
 
 def picture(models: Mapping[str, Ranks], data: str) -> Pictures:

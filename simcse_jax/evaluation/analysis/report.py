@@ -28,14 +28,11 @@ def write(
     compared: ReportMetrics | None,
     maps: Mapping[str, Map],
 ) -> list[str]:
-    """Writes the report, all or none: `metrics.json`, `sentences.json`, `report.html`, and NAME.png and NAME.svg.
+    """Writes the report, all or none: JSON, `report.html`, and NAME.png and NAME.svg; the names of the files.
 
     Args:
       metrics: as `measure.collect` gives them.
       compared: the sentences, as `sentences.compare` gives them; None: not measured.
-
-    Returns:
-      The names of the files; the page is the last to be written.
     """
     drawings = draw(metrics, maps)
     numbers = {METRICS: metrics}
@@ -97,7 +94,8 @@ def part(metrics: ReportMetrics, drawings: Mapping[str, Pictures], versions: Map
         sections.append(page.picture_section("self_similarity_change", drawings, more=more, wide=len(changes) > 1))
     if metrics["correlations"]:
         sections.append(page.picture_section("correlation", drawings))
-    sections.append(PageSection("How it was measured", "", _about(metrics, versions, drawings)))
+    files = f"{METRICS} has all numbers; each picture is next to this page as .png and .svg."
+    sections.append(PageSection("How it was measured", files, _about(metrics, versions)))
     return page.part("tokens", "The tokens, layer by layer", [about], sections)
 
 
@@ -138,7 +136,7 @@ def _changes(pairs: Sequence[ReportMetrics]) -> str:
     return page.table("The tokens that changed most", header, rows, text=True)
 
 
-def _about(metrics: ReportMetrics, versions: Mapping[str, str], drawings: Mapping[str, Pictures]) -> str:
+def _about(metrics: ReportMetrics, versions: Mapping[str, str]) -> str:
     rows = [
         [model["label"], model["model"], *(f"{model[key]:,}" for key in ("tokens", "types", "samples"))]
         for model in metrics["models"]
@@ -146,8 +144,7 @@ def _about(metrics: ReportMetrics, versions: Mapping[str, str], drawings: Mappin
     header = ["", "name", "tokens", "types with a self-similarity", "sampled tokens"]
     measured = {"data": metrics["data"], "sentences": f"{metrics['sentences']:,}"}
     parts = {"What was measured": measured, "Protocol": metrics["protocol"], "Versions": versions}
-    files = f"{METRICS} has all numbers; each picture is next to this page as .png and .svg: {', '.join(drawings)}."
-    return page.table("The models", header, rows, text=True) + page.facts(parts) + page.note(files)
+    return page.table("The models", header, rows, text=True) + page.facts(parts)
 
 
 def _number(value: float | None) -> str | None:

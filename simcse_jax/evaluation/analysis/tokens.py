@@ -83,14 +83,15 @@ class Protocol:
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
-            value, choices = getattr(self, field.name), CHOICES.get(field.name, {})
-            if choices and value not in choices:
-                raise UserError(f"{option(field.name, value)}: must be one of {', '.join(choices)}")
-            if not choices and value < field.metadata["least"]:
-                raise UserError(f"{option(field.name, value)}: must be {field.metadata['least']} or more")
+            value, choices = getattr(self, field.name), CHOICES.get(field.name)
+            least = field.metadata.get("least", 0)
+            if value not in choices if choices else value < least:
+                wanted = f"one of {', '.join(choices)}" if choices else f"{least} or more"
+                raise UserError(f"{option(field.name, value)}: must be {wanted}")
 
 
-class TokenChange(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class TokenChange:
     """The change of one token type."""
 
     token: str
@@ -116,13 +117,9 @@ def most_changed(changes: Sequence[TokenChange], count: int = LISTED) -> tuple[l
 
 
 def correlation(first: Sequence[TokenChange], second: Sequence[TokenChange]) -> ChangeCorrelation:
-    """argmax_n corr(ssc_1[:n], ssc_2[:n]), eq. 11, with Pearson's correlation.
+    """argmax_n corr(ssc_1[:n], ssc_2[:n]), eq. 11, of two pairs of models, with Pearson's correlation.
 
-    Tokens are the same by their texts, in the order of the first pair. Special tokens, which vocabularies call
-    differently and whose frequency is that of sentences, are left out, as in appendix E.
-
-    Args:
-      first, second: of two pairs of models, the most frequent token first.
+    Tokens are the same by their texts. Special ones, whose frequency is that of sentences, are left out (appendix E).
     """
     other = {token.token: token.change for token in second if not token.special}
     both = [(token.change, other[token.token]) for token in first if not token.special and token.token in other]
@@ -178,12 +175,7 @@ class Survey(NamedTuple):
 
 
 def find_units(ids: np.ndarray, words: np.ndarray, protocol: Protocol) -> Units:
-    """The units of a sentence of T tokens.
-
-    Args:
-      ids: (T,) token ids.
-      words: (T,) numbers of their words, −1 for a special token, which is a unit of its own.
-    """
+    """The units of a sentence of T tokens; the number of a word is −1 for a special token, a unit of its own."""
     special = words < 0
     tokens = np.flatnonzero(~special) if protocol.special_tokens == "out" else np.arange(len(ids))
     starts = np.arange(len(tokens))
@@ -251,14 +243,7 @@ def check_same_tokens(surveys: Mapping[str, Survey]) -> None:
 
 
 def draw(units: np.ndarray, count: int, seed: int) -> dict[int, int]:
-    """One random unit each of `count` random sentences, so that long sentences count no more than short ones.
-
-    Args:
-      count: how many; all sentences that have units, if these are fewer.
-
-    Returns:
-      The units' places in their sentences, by the sentences' rows.
-    """
+    """The place of a random unit in each of `count` random sentences, by their rows: long ones count no more."""
     generator = np.random.default_rng(seed)
     having = np.flatnonzero(units)
     rows = np.sort(generator.choice(having, min(count, len(having)), replace=False))

@@ -37,7 +37,10 @@ def test_an_actor_takes_a_host():
     raises("no host of the cluster has a processor", share_of, nodes({"memory": 8}), None)
 
 
-def test_a_missing_package_is_refused_at_once(monkeypatch):
+@RAY
+def test_an_address_where_nobody_listens_and_a_missing_package_are_refused_at_once(monkeypatch):
+    for address in ("127.0.0.1:1", "127.0.0.1:99999", "no.such.host.invalid:6379"):
+        raises(f"--address {address}: cannot be reached: ", connected(address).__enter__)
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     raises("simcse_jax[ray]", connected(None).__enter__)
 
@@ -90,7 +93,7 @@ def test_killed_actors_and_a_killed_driver_lose_no_row_and_repeat_none(tiny_bert
         return job.returncode, out, err
 
     def kill_actor(job):
-        titles = ["pgrep", "-f", "^ray::MapWorker.MapBatches.BlockEncoder"]
+        titles = ["pgrep", "-f", "^ray::.*BlockEncoder"]
         (actor,) = subprocess.run(titles, capture_output=True, text=True, check=True).stdout.split()
         os.kill(int(actor), signal.SIGKILL)
 

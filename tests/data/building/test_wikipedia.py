@@ -35,7 +35,7 @@ ALL = [("One & more.",), ("Two.",), ("Three.",), ("Four.",)]
 @pytest.fixture
 def dump(tmp_path, monkeypatch):
     """Its markup is plain text, so that the parser is not needed."""
-    monkeypatch.setattr(wikipedia, "require_parser", lambda file: None)
+    monkeypatch.setattr(wikipedia, "require", lambda *asked, **where: None)
     monkeypatch.setattr(wikipedia, "plain_text", lambda text, hidden: f"{text}" if hidden == {"datei"} else "")
     path = tmp_path / "xwiki-1-pages-articles.xml.bz2"
     path.write_bytes(bz2.compress(DUMP))
