@@ -123,10 +123,9 @@ def kept_steps(folder: Folder) -> list[int]:
     saved = folder / "checkpoints"
     steps = sorted(int(path.name) for path in saved.iterdir() if path.name.isdigit()) if saved.is_dir() else []
     if len(steps) < 2:
-        number_kept = "one checkpoint was" if steps else "no checkpoints were"
         raise UserError(
-            f"--runs {folder}: {number_kept} kept; train it with --config.checkpoint.keep_every=10, say, "
-            "or leave out --data to draw what it recorded"
+            f"--runs {folder}: kept {len(steps)} checkpoints; train it with --config.checkpoint.keep_every=10, say, or "
+            "leave out --data to draw what it recorded"
         )
     return steps
 
