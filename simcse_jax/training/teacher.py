@@ -2,6 +2,7 @@
 
 import dataclasses
 import os
+import secrets
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -10,7 +11,6 @@ import jax
 import numpy as np
 
 from simcse_jax.data.corpora import TeacherEmbeddings
-from simcse_jax.data.corpus.shared_folder import put_in_place, temporary_of
 from simcse_jax.data.equal_texts import numbered
 from simcse_jax.data.examples import Examples
 from simcse_jax.devices import processes
@@ -133,7 +133,7 @@ def _key(teacher: Embedder, sentences: list[str]) -> str:
 
 def _write(file: Path, embeddings: np.ndarray) -> None:
     """Writes the file whole or not at all, also where several processes write it at the same time."""
-    temporary = temporary_of(file)
+    temporary = file.with_name(f".{file.name}.{secrets.token_hex(8)}.tmp")
     with writing(file):
         file.parent.mkdir(parents=True, exist_ok=True)
         try:
@@ -143,7 +143,7 @@ def _write(file: Path, embeddings: np.ndarray) -> None:
                 opened.write(_digest(np.memmap(temporary, np.uint8, "r")))
                 opened.flush()
                 os.fsync(opened.fileno())  # before the rename, which means that it is whole
-            put_in_place(temporary, file)
+            temporary.replace(file)
         finally:
             temporary.unlink(missing_ok=True)
 

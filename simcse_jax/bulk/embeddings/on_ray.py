@@ -22,7 +22,8 @@ from simcse_jax.bulk.embeddings.embeddings_folder import (
     uncounted,
 )
 from simcse_jax.bulk.embeddings.encoder import EncodingOptions, RowEncoder
-from simcse_jax.data.corpus.shared_folder import FolderPlan, read_sealed
+from simcse_jax.bulk.embeddings.shared_folder import FolderPlan
+from simcse_jax.data.identity import read_sealed
 from simcse_jax.errors import UserError, reason, require, system_message
 from simcse_jax.host.progress import Clock, Progress, write
 from simcse_jax.host.storage import Folder, as_path
@@ -115,7 +116,7 @@ def encode_on_ray(
     processor, which it would wait for forever if the actors have all of them.
 
     Args:
-      folder: of the embeddings, after `corpus.shared_folder.enter`; all hosts must see it.
+      folder: of the embeddings, after `shared_folder.enter`; all hosts must see it.
 
     Returns:
       The manifest; None if processes outside the cluster are still making blocks.
