@@ -2,7 +2,7 @@
 
     python -m benchmarks.corpus --folder DIR [--rows 100000000] [--data FILE] [--rounds 5] [--output FILE]
 
-The corpus is made first: the rows of --data are tokenized once, and drawn again and again straight into shards. Each
+The corpus is made first: the rows of --data are tokenized once, and drawn again and again straight into files. Each
 reading is a process of its own. Cold means that the system was asked to forget the files (posix_fadvise, DONTNEED).
 The corpus is removed afterwards, unless --keep is given; --keep again reads the same one.
 
@@ -28,7 +28,6 @@ from benchmarks import side_by_side
 from benchmarks.options import Parser
 from benchmarks.random_models import MINILM
 from simcse_jax.commands.command_line import run_command
-from simcse_jax.data.corpus.making import shard_name
 from simcse_jax.data.corpus.manifest import NAME, Manifest, Shard, write_manifest
 from simcse_jax.data.corpus.prepared import Prepared
 from simcse_jax.data.corpus.prepared_batches import PreparedBatches, PreparedCorpus
@@ -84,11 +83,8 @@ def make(folder: Path, rows: int, ids: np.ndarray, lengths: np.ndarray) -> None:
     starts, shards = np.cumsum(lengths) - lengths, []
     schema = pa.schema({"input_ids": pa.list_(pa.list_(pa.uint16()), 1)})
     for number, first in enumerate(range(0, rows, SHARD_ROWS)):
-        path, own, histogram = (
-            folder / shard_name(number),
-            min(SHARD_ROWS, rows - first),
-            np.zeros(longest + 1, np.int64),
-        )
+        path, own = folder / f"data-{number:05}.arrow", min(SHARD_ROWS, rows - first)
+        histogram = np.zeros(longest + 1, np.int64)
         with open(path, "wb") as file, pa.ipc.new_stream(file, schema) as writer:
             for done in range(0, own, AT_ONCE):
                 drawn = generator.integers(len(lengths), size=min(AT_ONCE, own - done))

@@ -25,7 +25,7 @@ from typing import IO, Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from simcse_jax.data.corpus.manifest import NAME, Manifest, Shard, corpus_path, is_prepared, write_manifest
+from simcse_jax.data.corpus.manifest import NAME, Manifest, Shard, corpus_path, write_manifest
 from simcse_jax.data.corpus.source_rows import Item, check_used, read_items
 from simcse_jax.data.documents import REACH
 from simcse_jax.data.examples import expand, open_source
@@ -122,15 +122,25 @@ def make_plan(data: Sequence[str], tokenizer: Tokenizer, vocabulary: int, prepar
 
 def make(folder: Folder, plan: Plan, tokenizer: Tokenizer, num_proc: int = 1) -> Manifest:
     """Makes the files that are missing or cut, each in one of `num_proc` processes, and then the manifest."""
+    numbers = range(len(plan.sources))
     try:
         with held(folder):
-            _check_folder(folder, plan)
-            missing = [number for number in range(len(plan.sources)) if _made(folder, plan, number) is None]
-            for shard, seconds in _make_all(
-                functools.partial(make_shard, str(folder), plan, tokenizer), missing, num_proc
-            ):
+            missing = [number for number in numbers if _made(folder, plan, number) is None]
+            own = {NAME, *OF_DATASETS, *(name for number in numbers for name in _names(number))}
+            if foreign := sorted(name for name in names_in(folder) - own if not name.startswith(".")):
+                raise UserError(f"--output {folder}: has other files ({foreign[0]}); choose another folder")
+            make_one = functools.partial(make_shard, str(folder), plan, tokenizer)
+            for shard, seconds in _make_all(make_one, missing, num_proc):
                 progress.write(f"{shard.file}: {shard.rows:,} rows, {shard.tokens:,} tokens in {seconds:.0f} s")
-            return _finish(folder, plan)
+            made = [_made(folder, plan, number) for number in numbers]
+            manifest = Manifest(plan.settings, [shard for shard in made if shard is not None])
+            state = {"_data_files": [{"filename": shard.file} for shard in manifest.shards], "_split": None}
+            state |= {"_fingerprint": manifest.fingerprint[:16], "_format_columns": None, "_format_kwargs": {}}
+            state |= {"_format_type": None, "_output_all_columns": False}
+            for name, content in zip(OF_DATASETS, (state, {}), strict=True):
+                write_atomically(folder / name, json.dumps(content) + "\n")
+            write_manifest(folder, manifest)
+            return manifest
     except UserError:
         if not is_remote(folder):
             with contextlib.suppress(OSError):  # it is not empty
@@ -163,18 +173,14 @@ def _begin_child() -> None:
     threading.Thread(target=end_with_parent, daemon=True).start()
 
 
-def shard_name(number: int) -> str:
-    """The name of a source's file."""
-    return f"data-{number:05}.arrow"
-
-
-def _facts(folder: Folder, number: int) -> Folder:
-    return folder / f"data-{number:05}.json"
+def _names(number: int) -> tuple[str, str]:
+    """The names of a source's file, and of its facts."""
+    return f"data-{number:05}.arrow", f"data-{number:05}.json"
 
 
 def _made(folder: Folder, plan: Plan, number: int) -> Shard | None:
     """The facts of a source's complete file; refuses one that is another corpus's."""
-    facts = read_sealed(_facts(folder, number))
+    facts = read_sealed(folder / _names(number)[1])
     if facts is None:
         return None
     before, now = facts.pop("made_of"), plan.identity(number)
@@ -185,45 +191,44 @@ def _made(folder: Folder, plan: Plan, number: int) -> Shard | None:
     return shard if size_of(folder / shard.file) == shard.bytes else None
 
 
-def _check_folder(folder: Folder, plan: Plan) -> None:
-    """Refuses a folder that has other files, or those of more sources."""
-    own = {NAME, *OF_DATASETS}
-    for number in range(len(plan.sources)):
-        own |= {shard_name(number), _facts(folder, number).name}
-        _made(folder, plan, number)
-    if foreign := sorted(name for name in names_in(folder) - own if not name.startswith(".")):
-        whose = "is another corpus's: " if is_prepared(folder) else ""
-        raise UserError(f"--output {folder}: {whose}has other files ({foreign[0]}); choose another folder")
-
-
 def make_shard(folder: str, plan: Plan, tokenizer: Tokenizer, number: int) -> tuple[Shard, float]:
     """Writes a source's file, and then its facts; returns them, and the seconds that it took."""
-    started, place, source = time.monotonic(), corpus_path(folder), plan.sources[number]
-    writer = _Writer(plan, source["sentences"], tokenizer)
-    path, rows, documents, blank = place / shard_name(number), 0, 0, True
+    started, settings, source = time.monotonic(), plan.settings, plan.sources[number]
+    path, facts = (corpus_path(folder) / name for name in _names(number))
+    schema, left_out = _schema(settings, plan.columns), Counter[str]()
+    histogram = np.zeros((plan.columns, max(settings["max_length"]) + 1), np.int64)
+    read, tokens, documents, blank = 0, 0, 0, True
+    rows: list[_Row] = []
     with _written(path) as file:
-        with pa.ipc.new_stream(file, writer.schema) as stream:
-            items = read_items(plan.settings, source["name"], number)
+        with pa.ipc.new_stream(file, schema) as stream:
+            items = read_items(settings, source["name"], number)
             while chunk := list(itertools.islice(items, CHUNK)):
-                for batch in writer.add(chunk, rows):
-                    stream.write_batch(batch)
-                rows += len(chunk)
-                for item in chunk:
+                for row, (item, sentences) in enumerate(_tokenize(settings, tokenizer, chunk, plan.columns), read):
                     was_blank, blank = blank, item.left_out == "blank"
                     documents += was_blank and not blank
-            for batch in writer.flush():
-                stream.write_batch(batch)
-        check_used(source["name"], plan.settings["positives"], writer.left_out, writer.rows, documents)
+                    if all(map(len, sentences[: len(item.texts)])) and not item.left_out:
+                        rows.append(_Row(row, item, sentences))
+                        tokens += sum(map(len, sentences))
+                    else:  # perhaps a sentence without a character that the tokenizer knows
+                        left_out[item.left_out or "blank"] += 1
+                read += len(chunk)
+                if tokens >= BATCH_TOKENS:
+                    stream.write_batch(_batch(schema, rows, histogram))
+                    rows, tokens = [], 0
+            if rows:
+                stream.write_batch(_batch(schema, rows, histogram))
+        used, total = int(histogram[0].sum()), int((histogram @ np.arange(histogram.shape[1])).sum())
+        check_used(source["name"], settings["positives"], left_out, used, documents)
         if stamp_of(source["name"]) != (source["bytes"], source["written"]):
             raise UserError(f"{source['name']}: was changed while it was read; start again")
         size = file.tell()
         file.seek(0)
         digest = hashlib.file_digest(file, "sha256").hexdigest()
+    counts = dict(sorted(left_out.items()))
     shard = Shard(
-        path.name, source["name"], size, digest, rows, writer.rows, source["sentences"], writer.tokens,
-        dict(sorted(writer.left_out.items())), writer.histogram.tolist(),
-    )  # fmt: skip
-    write_sealed(_facts(place, number), {"made_of": plan.identity(number), **shard._asdict()})
+        path.name, source["name"], size, digest, read, used, source["sentences"], total, counts, histogram.tolist()
+    )
+    write_sealed(facts, {"made_of": plan.identity(number), **shard._asdict()})
     return shard, time.monotonic() - started
 
 
@@ -246,79 +251,46 @@ def _written(path: Folder) -> Iterator[IO[bytes]]:
         raise UserError(f"{path}: cannot be written: {system_message(error)}") from None
 
 
-class _Writer:
-    """Makes record batches of rows."""
+class _Row(NamedTuple):
+    number: int  # in its source
+    item: Item
+    sentences: list[np.ndarray]  # C of token ids
 
-    def __init__(self, plan: Plan, columns: int, tokenizer: Tokenizer):
-        """For the rows of a source with so many columns."""
-        self._settings, self._width, self._columns, self._tokenizer = plan.settings, plan.columns, columns, tokenizer
-        self._token = np.dtype(np.uint16 if plan.settings["vocabulary"] <= 1 << 16 else np.uint32)
-        fields = {"input_ids": pa.list_(pa.list_(pa.from_numpy_dtype(self._token)), self._width), "row": pa.uint32()}
-        fields |= {"label": pa.int8()} if plan.settings["labels"] else {}
-        fields |= {"texts": pa.list_(pa.string())} if plan.settings["keep_text"] else {}
-        self.schema = pa.schema(fields)
-        self._pending: list[pa.RecordBatch] = []
-        self._held = self.rows = self.tokens = 0
-        self.left_out = Counter[str]()
-        self.histogram = np.zeros((self._width, max(plan.settings["max_length"]) + 1), np.int64)
 
-    def add(self, items: Sequence[Item], first: int) -> Iterator[pa.RecordBatch]:
-        """Tokenizes rows, `first` being the first one's number; yields a batch if it is full."""
-        columns = [self._tokens(items, column) for column in range(self._columns)]
-        columns += [[NO_TOKENS] * len(items)] * (self._width - self._columns)
-        used = []
-        for row, item in enumerate(items):
-            blank = not all(len(columns[column][row]) for column in range(len(item.texts)))  # no known character
-            if why := item.left_out or "blank" * blank:
-                self.left_out[why] += 1
-            else:
-                used.append(row)
-        if not used:
-            return
-        sentences = [column[row] for row in used for column in columns]
-        lengths = np.fromiter(map(len, sentences), np.int64, len(sentences))
-        ends = pa.array(np.cumsum([0, *lengths]), pa.int32())
-        tokens = pa.ListArray.from_arrays(ends, np.concatenate(sentences).astype(self._token))
-        arrays: dict[str, Any] = {
-            "input_ids": pa.FixedSizeListArray.from_arrays(tokens, self._width),
-            "row": [first + row for row in used],
-            "label": [items[row].label or 0 for row in used],
-            "texts": [items[row].texts for row in used],
-        }
-        self._pending.append(
-            pa.record_batch([pa.array(arrays[field.name], field.type) for field in self.schema], self.schema)
-        )
-        for counts, column in zip(self.histogram, lengths.reshape(len(used), self._width).T, strict=True):
-            counts += np.bincount(column, minlength=len(counts))
-        self.rows += len(used)
-        self.tokens += int(lengths.sum())
-        self._held += int(lengths.sum())
-        if self._held >= BATCH_TOKENS:
-            yield from self.flush()
-
-    def flush(self) -> Iterator[pa.RecordBatch]:
-        """Yields the rows that are left as a batch."""
-        if self._pending:
-            yield pa.Table.from_batches(self._pending).combine_chunks().to_batches()[0]
-            self._pending, self._held = [], 0
-
-    def _tokens(self, items: Sequence[Item], column: int) -> list[np.ndarray]:
-        """The token ids of a column's sentences; no tokens for missing ones."""
-        prompts, length = self._settings["prompts"], self._settings["max_length"][min(column, 1)]
-        prompt = prompts[column] if prompts else ""
+def _tokenize(
+    settings: Mapping[str, Any], tokenizer: Tokenizer, items: Sequence[Item], width: int
+) -> Iterator[tuple[Item, list[np.ndarray]]]:
+    """Rows and the token ids of their sentences; no tokens for columns that a row lacks."""
+    columns = []
+    for column in range(width):
+        prompt = settings["prompts"][column] if settings["prompts"] else ""
         texts = [prompt + item.texts[column] for item in items if column < len(item.texts)]
-        tokens = iter(self._tokenizer(texts, length) if texts else ())
-        return [next(tokens) if column < len(item.texts) else NO_TOKENS for item in items]
+        tokens = iter(tokenizer(texts, settings["max_length"][min(column, 1)]) if texts else ())
+        columns.append([next(tokens) if column < len(item.texts) else NO_TOKENS for item in items])
+    for item, *sentences in zip(items, *columns, strict=True):
+        yield item, sentences
 
 
-def _finish(folder: Folder, plan: Plan) -> Manifest:
-    """Writes the manifest of all files, and what `datasets` needs."""
-    shards = [_made(folder, plan, number) for number in range(len(plan.sources))]
-    manifest = Manifest(plan.settings, [shard for shard in shards if shard is not None])
-    state = {"_data_files": [{"filename": shard.file} for shard in manifest.shards], "_split": None}
-    state |= {"_fingerprint": manifest.fingerprint[:16], "_format_columns": None, "_format_kwargs": {}}
-    state |= {"_format_type": None, "_output_all_columns": False}
-    for name, content in zip(OF_DATASETS, (state, {}), strict=True):
-        write_atomically(folder / name, json.dumps(content) + "\n")
-    write_manifest(folder, manifest)
-    return manifest
+def _schema(settings: Mapping[str, Any], width: int) -> pa.Schema:
+    token = pa.uint16() if settings["vocabulary"] <= 1 << 16 else pa.uint32()
+    fields = {"input_ids": pa.list_(pa.list_(token), width), "row": pa.uint32()}
+    fields |= {"label": pa.int8()} if settings["labels"] else {}
+    return pa.schema(fields | ({"texts": pa.list_(pa.string())} if settings["keep_text"] else {}))
+
+
+def _batch(schema: pa.Schema, rows: Sequence[_Row], histogram: np.ndarray) -> pa.RecordBatch:
+    """A record batch of rows, which are counted in the histogram."""
+    sentences = [sentence for row in rows for sentence in row.sentences]
+    lengths = np.fromiter(map(len, sentences), np.int64, len(sentences))
+    for counts, column in zip(histogram, lengths.reshape(len(rows), -1).T, strict=True):
+        counts += np.bincount(column, minlength=len(counts))
+    kind = schema.field("input_ids").type
+    flat = pa.array(np.concatenate(sentences), kind.value_type.value_type)
+    ids = pa.ListArray.from_arrays(pa.array(np.cumsum([0, *lengths]), pa.int32()), flat)
+    arrays: dict[str, Any] = {
+        "input_ids": pa.FixedSizeListArray.from_arrays(ids, kind.list_size),
+        "row": [row.number for row in rows],
+        "label": [row.item.label or 0 for row in rows],
+        "texts": [row.item.texts for row in rows],
+    }
+    return pa.record_batch([pa.array(arrays[field.name], field.type) for field in schema], schema)

@@ -12,13 +12,13 @@ from support.later import later
 from support.object_store import NEEDS_GCSFS
 
 from simcse_jax.data.corpus import making
-from simcse_jax.data.corpus.making import Preparation, make, make_plan, shard_name
+from simcse_jax.data.corpus.making import Preparation, make, make_plan
 from simcse_jax.data.corpus.prepared import Prepared
 from simcse_jax.host.locks import held
 from simcse_jax.host.storage import as_path
 
 datasets = later("datasets")
-FIRST, SECOND, THIRD = map(shard_name, range(3))
+FIRST, SECOND, THIRD = (f"data-0000{number}.arrow" for number in range(3))
 
 
 def files(folder):

@@ -88,7 +88,7 @@ def test_its_rows_and_lengths_are_those_that_training_reads(triplets, lines, tin
 
 def test_a_file_that_is_missing_cut_or_damaged_is_named(triplets, tmp_path):
     folder = shutil.copytree(triplets, tmp_path / "copy")
-    path = folder / making.shard_name(0)
+    path = folder / "data-00000.arrow"
     whole, tokens = path.read_bytes(), Prepared(folder)._tokens[0]
     at = whole.index(tokens.tobytes())
     damaged(folder, path, whole[:-1])
