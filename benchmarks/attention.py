@@ -3,11 +3,11 @@
     python -m benchmarks.attention [--tokens 512 2048 8192] [--batch-tokens 16384] [--peers pytorch] [--output FILE]
 
 Twelve heads of 64 numbers, nothing dropped. "blocks" is what `models.attention.attend` computes without kernels, up to
-512 tokens all at once; "kernel" is what `by_platform` computes with them: cuDNN on a GPU, one head after the other on a
-CPU. Arrays lie as a layer's projections do: texts, tokens, heads, numbers. PyTorch is in a process of its own. Times
-are medians of the rounds, of calls that take 50 ms together. MiB are results and temporaries: of the compiled program,
-or of PyTorch's allocator on a GPU. Differences are norms, as shares of those of what our blocks compute in float32, the
-largest of three gradients; also where a text's last third is padding. What fails has its reason in place of a number.
+512 tokens all at once; "kernel" is cuDNN on a GPU, one head after the other on a CPU. Arrays lie as a layer's
+projections do: texts, tokens, heads, numbers. PyTorch is in a process of its own. Times are medians of the rounds, of
+calls that take 50 ms together. MiB are results and temporaries: of the compiled program, or of PyTorch's allocator on a
+GPU. Differences are norms, as shares of those of what our blocks compute in float32, the largest of three gradients;
+also where a text's last third is padding. What fails has its reason in place of a number.
 """
 
 import contextlib
@@ -35,16 +35,15 @@ def ours(tokens: Sequence[int], batch_tokens: int, rounds: int) -> Round:
     import jax
     import jax.numpy as jnp
 
-    from simcse_jax.models.attention import NO_ORDER, attend, by_platform, head_by_head
+    from simcse_jax.models.attention import NO_ORDER, attend, cudnn, head_by_head
+    from simcse_jax.models.platforms import for_platform
 
     def compiled(length: int, name: str, each: str) -> Any:
         dtype = jnp.float32 if name == "exact" else jnp.bfloat16
         heads = functools.partial(head_by_head, near=None, dtype=dtype)
         way: Any = functools.partial(attend, order=NO_ORDER, dropout=None, dtype=dtype)
         if name == "kernel":
-            way = functools.partial(
-                by_platform, reach=(None, None), dtype=dtype, kernels=True, on_cpu=heads, otherwise=heads
-            )
+            way = functools.partial(for_platform, cpu=heads, default=functools.partial(cudnn, reach=(None, None)))
 
         def program(*arrays: Any, mask: Any) -> Any:
             gradient, *three = (x.astype(dtype).swapaxes(1, 2) for x in arrays)

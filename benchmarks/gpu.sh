@@ -144,7 +144,7 @@ compiled() { # the same program, compiled here and for a described GPU, at the s
   kind=${KIND:-$("$python" -c 'from simcse_jax.training.costs.described import local_topology; print(local_topology().partition(":")[0])')}
   for batch in "${BATCH:-64}" "${LARGE_BATCH:-512}"; do
     for topology in ${HERE-here} "$kind:1"; do
-      "$python" -m simcse_jax aot --config unsup_bert --topology "$topology" --batch-per-chip "$batch" --top 5 \
+      "$python" -m simcse_jax aot --config unsup_bert --topology "$topology" --batch-per-chip "$batch" \
         --config.train.dtype=bfloat16 --config.$rounded --output "$output/aot_${topology%:1}_$batch.json" \
         > "$output/aot_${topology%:1}_$batch.txt" 2>&1 &
     done

@@ -6,7 +6,7 @@
 Models of the base size with random weights, BERT with a table of as many positions. A training step is unsupervised
 SimCSE with a batch of one text: two passes with dropout 0.1, of attention's probabilities as well unless another rate
 is given, its loss, and AdamW. Without attention's dropout, PyTorch's SDPA is a kernel that keeps no scores.
-`--kernels` measures ours a second time, with `model.attention_kernels`: attention by kernels of a GPU or TPU, where
+`--kernels` measures ours a second time, with `model.attention_kernels`: attention by kernels of a GPU, where
 nothing of it is dropped. Each measurement is a process of its own; peak memory is all that the process ever held, its
 libraries among it, or on a GPU or TPU what the device held.
 """

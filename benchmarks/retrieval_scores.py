@@ -75,7 +75,7 @@ def scores(
         for precision in PRECISIONS:
             kept = Kept(numbers, rows, size, precision)
             tasks = sts.evaluate(kept, pairs)
-            figures: dict[str, object] = {task: round(sts.figure(result) or 0.0, 4) for task, result in tasks.items()}
+            figures: dict[str, object] = {task: round(result["spearman"], 4) for task, result in tasks.items()}
             figures["sts"] = round(statistics.fmean(figures.values()), 4)
             ranked = retrieval.Retrieval(collections, MEASURES, per_query=True)(kept)["retrieval"]
             every_query.append({task: result["per_query"][MEASURES[0]] for task, result in ranked.items()})

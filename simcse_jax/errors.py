@@ -1,8 +1,9 @@
 """Errors that the user can fix: one line on standard error, exit code 2, no traceback."""
 
+import contextlib
 import difflib
 import importlib.util
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextvars import ContextVar
 
 in_command: ContextVar[bool] = ContextVar("in_command", default=False)  # whether the process is a command's own
@@ -29,6 +30,15 @@ class UserError(Exception):
         """The line; `listed` are details of it, of which each is printed on a line of its own below."""
         self.message, self.listed = message, tuple(listed)
         super().__init__("\n  ".join([message, *self.listed]))
+
+
+@contextlib.contextmanager
+def about(where: str) -> Iterator[None]:
+    """Puts what the error of a block is about before its message."""
+    try:
+        yield
+    except UserError as error:
+        raise UserError(f"{where}: {error}") from None
 
 
 def no_such(where: str, kind: str, name: str, names: Iterable[str]) -> UserError:

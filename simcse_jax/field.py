@@ -71,30 +71,14 @@ def nonempty(words: str) -> Rule:
 def one_of(names: Iterable[str]) -> Rule:
     """One of several names."""
     choices = tuple(names)
-    return rule(f"one of {', '.join(choices)}", lambda value: value in choices)
-
-
-def either(names: Iterable[str]) -> Rule:
-    """One of two names."""
-    choices = tuple(names)
-    return rule(" or ".join(choices), lambda value: value in choices)
+    words = f"one of {', '.join(choices)}" if choices[2:] else " or ".join(choices)
+    return rule(words, lambda value: value in choices)
 
 
 def empty_or_one_of(names: Iterable[str]) -> Rule:
     """One of several names, or none of them."""
     choices = tuple(names)
     return rule(f"empty or one of {', '.join(choices)}", lambda value: value in ("", *choices))
-
-
-def empty_or_named(kind: str, names: Iterable[str]) -> Rule:
-    """As `empty_or_one_of`, but the error has the nearest name."""
-    choices = tuple(names)
-
-    def check(field: str, value: str) -> None:
-        if value and value not in choices:
-            raise no_such(field, kind, value, choices)
-
-    return Rule(f"empty or one of {', '.join(choices)}", check)
 
 
 def read_milestones(text: str) -> list[tuple[int, float]]:
@@ -191,4 +175,4 @@ def explain(choices: Mapping[str, str]) -> str:
 
 def reading(readings: Mapping[str, str]) -> Field:
     """Which of two formulas: what a paper prints, and what its authors' code computes."""
-    return field("paper", f"Which of two formulas. {explain(readings)}.", either(readings))
+    return field("paper", f"Which of two formulas. {explain(readings)}.", one_of(readings))

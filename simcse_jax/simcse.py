@@ -11,18 +11,15 @@ import jax
 import numpy as np
 from numpy.typing import ArrayLike
 
-from simcse_jax.choices import DTYPES
 from simcse_jax.data.sentences import check_sentences, read_sentences
 from simcse_jax.devices.backend import slow_bfloat16
 from simcse_jax.encoding.arguments import (
     AllOptions,
     EncodeOptions,
-    check_options,
-    check_path,
+    check_max_length,
+    check_pooler,
     check_truncation,
     embeddings_or_sentences,
-    is_whole,
-    names_ours,
     resolve_prompt,
     with_prompt_of,
 )
@@ -41,8 +38,7 @@ from simcse_jax.index import folder as index_folder
 from simcse_jax.index.identity import ModelIdentity, check_maker, check_queries
 from simcse_jax.index.index import Index, Result, sharing_copy
 from simcse_jax.index.lance import LanceIndex
-from simcse_jax.index.lance import check_options as check_lance_options
-from simcse_jax.index.options import Backend, SearchOptions, check_precision, check_search
+from simcse_jax.index.options import Backend, SearchOptions, check_search
 from simcse_jax.index.placed import Storage
 from simcse_jax.models.config import SIMILARITIES
 from simcse_jax.models.head import PREFIX
@@ -54,7 +50,6 @@ from simcse_jax.vectors.quantization import (
     SCALAR,
     Clipped,
     Precision,
-    checked_ranges,
     chosen_ranges,
     quantize,
     read_ranges,
@@ -88,14 +83,11 @@ class SimCSE:
 
     `prompts`, `default_prompt_name`, `truncate_dim` and `similarity_fn_name` come from the files of
     sentence-transformers' models, and mean the same as there.
-
-    Arguments of other packages, such as `normalize_embeddings=`, raise a `TypeError` with the name of ours.
     """
 
     truncate_dim: int | None
     index: Index | LanceIndex | None
 
-    @names_ours
     def __init__(
         self,
         name: str | Path,
@@ -117,18 +109,12 @@ class SimCSE:
           dtype: the type to compute in, float32 or bfloat16; embeddings are float32 with both.
           truncate_dim: embeddings keep so many of their elements; None follows the model's files.
         """
-        check_path(name, "the model")
-        name = str(name)
-        check_options(pooler, batch_size, None)
-        if not is_whole(num_layers, 0):
-            raise UserError(f"num_layers {num_layers!r:.60}: must be a whole number; 0 keeps all")
-        if not isinstance(dtype, str) or dtype not in DTYPES:
-            raise UserError(f"dtype {dtype!r:.60} is not one of {', '.join(DTYPES)}")
-        model = load_model(name, num_layers)
-        self._set_up(name, model, model.tokenizer, choose_pooler_and_warn(model, pooler, stacklevel=4), dtype)
+        check_pooler(pooler)
+        model = load_model(str(name), num_layers)
+        self._set_up(str(name), model, model.tokenizer, choose_pooler_and_warn(model, pooler, stacklevel=3), dtype)
         self.batch_size = batch_size
         if dtype == "bfloat16" and (slow := slow_bfloat16()):
-            warnings.warn(slow, UserWarning, stacklevel=3)
+            warnings.warn(slow, UserWarning, stacklevel=2)
         if truncate_dim is not None:
             self._configured(truncate_dim=truncate_dim)  # checks it
             self.truncate_dim = truncate_dim
@@ -211,7 +197,6 @@ class SimCSE:
         """`token_encoder` with the model's own maximum length."""
         return self.token_encoder()
 
-    @names_ours
     def encode(
         self,
         sentences: str | Iterable[str],
@@ -252,32 +237,35 @@ class SimCSE:
           UserError: naming the first sentence that is not a string, the columns of a table that has several, or the
             argument that is out of its range.
         """
-        fields: EncodeOptions = {"pooler": pooler, "batch_size": batch_size, "max_length": max_length, "prompt": prompt}
-        fields |= {"prompt_name": prompt_name, "truncate_dim": truncate_dim, "normalize_to_unit": normalize_to_unit}
-        chosen = self._configured(**fields)
+        chosen = self._configured(
+            batch_size=batch_size,
+            normalize_to_unit=normalize_to_unit,
+            max_length=max_length,
+            pooler=pooler,
+            prompt=prompt,
+            prompt_name=prompt_name,
+            truncate_dim=truncate_dim,
+        )
         texts = check_sentences([sentences] if isinstance(sentences, str) else sentences)
         checked = chosen_ranges(precision, ranges, chosen.dimension, len(texts))
         with Progress(len(texts), shown=show_progress_bar) as bar:
             embeddings, cut = chosen.encode(texts, bar.advance)
-        warn_of_cut(cut, chosen.max_length, stacklevel=4)
+        warn_of_cut(cut, chosen.max_length, stacklevel=3)
         if precision in SCALAR and checked is None:
-            warn_of_few(len(texts), stacklevel=4)
+            warn_of_few(len(texts), stacklevel=3)
         clipped = Clipped()
         codes = quantize(embeddings, precision, checked, clipped)
-        clipped.warn(stacklevel=4)
+        clipped.warn(stacklevel=3)
         return codes[0] if isinstance(sentences, str) else codes
 
-    @names_ours
     def encode_query(self, sentences: str | Iterable[str], **options: Unpack[AllOptions]) -> np.ndarray:
         """`encode` with the model's prompt "query", unless another is given."""
         return self.encode(sentences, **with_prompt_of(options, self.prompts, "query"))
 
-    @names_ours
     def encode_document(self, sentences: str | Iterable[str], **options: Unpack[AllOptions]) -> np.ndarray:
         """`encode` with the model's prompt "document", "passage" or "corpus", the first that it has, or one given."""
         return self.encode(sentences, **with_prompt_of(options, self.prompts, *DOCUMENT_PROMPTS))
 
-    @names_ours
     def encode_counted(
         self,
         sentences: Iterable[str],
@@ -291,36 +279,37 @@ class SimCSE:
         """
         return self._configured(**options).encode(check_sentences(sentences), advance)
 
-    def _encode_documents(self, sentences: list[str], advance: Callable[[int], object]) -> Encoded:
-        return self.encode_counted(
-            sentences, advance=advance, **with_prompt_of(EncodeOptions(), self.prompts, *DOCUMENT_PROMPTS)
-        )
-
-    def _configured(self, **options: Unpack[EncodeOptions]) -> Embedder:
+    def _configured(
+        self,
+        batch_size: int | None = None,
+        normalize_to_unit: bool | None = None,
+        max_length: int | None = None,
+        pooler: str | None = None,
+        prompt: str | None = None,
+        prompt_name: str | None = None,
+        truncate_dim: int | None = None,
+    ) -> Embedder:
         """The embedder; an option that is not None replaces the model's own value."""
-        pooler, size, batch_size = options.get("pooler"), options.get("truncate_dim"), options.get("batch_size")
-        max_length, normalize = options.get("max_length"), options.get("normalize_to_unit")
-        if not is_whole(self.max_length, 3, self.config.max_length):
-            most = self.config.max_length
-            raise UserError(f"model.max_length is {self.max_length!r:.60}; it must be a whole number from 3 to {most}")
-        check_options(pooler, batch_size, max_length, self.max_length, normalize)
+        check_pooler(pooler)
         pooler, use_head = choose_pooler(self._model, self.pooler if pooler is None else pooler)
+        length = self.max_length if max_length is None else max_length
+        check_max_length(length, min(self.max_length, self.config.max_length))
         embedder = dataclasses.replace(
             self._embedder,
             pooler=pooler,
             use_head=use_head,
-            max_length=self.max_length if max_length is None else max_length,
+            max_length=length,
             batch_size=(self.batch_size if batch_size is None else batch_size) * len(jax.local_devices()),
-            normalize=self.normalize if normalize is None else normalize,
-            prompt=self.prompt_of(options.get("prompt"), options.get("prompt_name")),
+            normalize=self.normalize if normalize_to_unit is None else normalize_to_unit,
+            prompt=self.prompt_of(prompt, prompt_name),
             modules=self.config.modules if pooler == self.own_pooler else (),
         )
-        check_truncation(size, embedder.dimension)
-        size = self.truncate_dim if size is None else size
+        check_truncation(truncate_dim, embedder.dimension)
+        size = self.truncate_dim if truncate_dim is None else truncate_dim
         if size is None or size >= embedder.dimension:
             return embedder
         # As in sentence-transformers: the model's own module Normalize comes before the cut, the caller's wish after.
-        return embedder.truncated(int(size), normalized_first=embedder.normalize and normalize is None)
+        return embedder.truncated(int(size), normalized_first=embedder.normalize and normalize_to_unit is None)
 
     def prompt_of(self, prompt: str | None = None, prompt_name: str | None = None) -> str:
         """The text that `encode` puts before each sentence with these arguments; empty: none."""
@@ -336,7 +325,6 @@ class SimCSE:
         chosen = self._configured(max_length=max_length, batch_size=batch_size)
         return chosen.tokens  # without prompts: an analysis measures the words given
 
-    @names_ours
     def encode_tokens(
         self,
         sentences: str | Iterable[str],
@@ -361,14 +349,16 @@ class SimCSE:
           UserError: as `encode`, and for word vectors, which have no layers.
         """
         texts = check_sentences([sentences] if isinstance(sentences, str) else sentences)
-        options: dict[str, Any] = {"batch_size": batch_size, "max_length": max_length}
-        options |= {"prompt": prompt, "prompt_name": prompt_name}
         with Progress(len(texts), shown=show_progress_bar) as bar:
-            counted, cut = self.encode_tokens_counted(texts, advance=bar.advance, **options)
-        warn_of_cut(cut, max_length or self.max_length, stacklevel=4)
-        results: list[TokenEmbeddings] | list[np.ndarray] = (
-            counted if with_tokens else [of.embeddings for of in counted]
-        )
+            encoded, cut = self.encode_tokens_counted(
+                texts,
+                max_length=max_length,
+                batch_size=batch_size,
+                prompt=self.prompt_of(prompt, prompt_name),
+                advance=bar.advance,
+            )
+        warn_of_cut(cut, max_length or self.max_length, stacklevel=3)
+        results: list[Any] = encoded if with_tokens else [of.embeddings for of in encoded]
         return results[0] if isinstance(sentences, str) else results
 
     def encode_tokens_counted(
@@ -379,7 +369,7 @@ class SimCSE:
         batch_size: int | None = None,
         prompt: str | None = None,
         prompt_name: str | None = None,
-        advance: Callable[[int], object] | None = None,
+        advance: Callable[[int], object] = lambda done: None,
     ) -> EncodedTokens:
         """Like `encode_tokens` with tokens, but returns how many sentences were cut instead of warning.
 
@@ -387,19 +377,15 @@ class SimCSE:
         """
         texts, encoder = check_sentences(sentences), self.token_encoder(max_length, batch_size)
         before = self.prompt_of(prompt, prompt_name)
-        prompted = [before + text for text in texts] if before else texts
+        prompted = [before + text for text in texts]
         ids, cut = encoder.tokenizer.tokenize(prompted, encoder.max_length)
         embeddings: list[np.ndarray] = [np.empty(0)] * len(texts)
         for row, states in dataclasses.replace(encoder, last_only=True).hidden_states(prompted):
             embeddings[row] = states[0, : len(ids[row])].copy()  # a view would keep the padding
             check_finite(embeddings[row], [texts[row]] * len(ids[row]))
-            if advance:
-                advance(1)
-        token_embeddings = [
-            TokenEmbeddings([encoder.token(number) for number in sentence_ids.tolist()], rows)
-            for sentence_ids, rows in zip(ids, embeddings, strict=True)
-        ]
-        return EncodedTokens(token_embeddings, len(cut))
+            advance(1)
+        tokens = [[encoder.token(number) for number in sentence.tolist()] for sentence in ids]
+        return EncodedTokens(list(map(TokenEmbeddings, tokens, embeddings)), len(cut))
 
     def batch_encoder(self, **options: Unpack[EncodeOptions]) -> BatchEncoder:
         """Encodes batches that a caller puts together, such as a server; `options` are those of `encode`."""
@@ -439,7 +425,6 @@ class SimCSE:
     def similarity(self, a: Several, b: Texts | ArrayLike) -> np.ndarray: ...
     @overload
     def similarity(self, a: Texts | ArrayLike, b: Texts | ArrayLike) -> np.ndarray | float: ...
-    @names_ours
     def similarity(self, a: Texts | ArrayLike, b: Texts | ArrayLike) -> np.ndarray | float:
         """Cosines, (len(a), len(b)) float32, or what `similarity_fn_name` names; distances are negative.
 
@@ -468,7 +453,6 @@ class SimCSE:
             return vectors
         return encode(vectors if isinstance(vectors, str) else check_sentences(vectors, kind))
 
-    @names_ours
     def build_index(
         self,
         sentences_or_file: TextSource,
@@ -492,14 +476,11 @@ class SimCSE:
         Raises:
           UserError: in one line, naming the row that is not text or what is wrong with the file or an argument.
         """
-        check_precision(precision, self.similarity_fn_name, ranges is not None)
-        values = read_ranges(str(ranges), self.dimension) if isinstance(ranges, str | Path) else ranges
-        checked = None if values is None else checked_ranges(values, self.dimension)
-        index = Index(self.dimension, self.similarity_fn_name, precision, checked)
+        values: Any = read_ranges(str(ranges), self.dimension) if isinstance(ranges, str | Path) else ranges
+        index = Index(self.dimension, self.similarity_fn_name, precision, values)
         index.maker = self.identity()
         self.index = self._filled(index, sentences_or_file, column, show_progress_bar)
 
-    @names_ours
     def add_to_index(
         self, sentences_or_file: TextSource, *, column: str | None = None, show_progress_bar: bool = False
     ) -> None:
@@ -509,20 +490,16 @@ class SimCSE:
           UserError: also for an index of LanceDB, or when the model now embeds sentences otherwise than those of the
             index: its prompts, `max_length` or pooler were changed.
         """
+        if self.index is None:
+            return self.build_index(sentences_or_file, column=column, show_progress_bar=show_progress_bar)
         if isinstance(self.index, LanceIndex):
             raise UserError("an index of LanceDB is added to from embeddings: simcse-jax search build")
-        new, maker = Index(self.dimension, self.similarity_fn_name), self.identity()
-        new.maker = maker
-        if self.index is not None:
-            self.index.check_takes(self.dimension, self.similarity_fn_name)
-            check_maker("the index", self.index.maker or maker, maker, "build another")
-            new = Index(self.dimension, self.similarity_fn_name, self.index.precision)
-            new.ranges = self.index.ranges
-        self._filled(new, sentences_or_file, column, show_progress_bar)
-        if self.index is None:
-            self.index = new
-        else:
-            self.index.extend(new)
+        maker = self.identity()
+        self.index.check_takes(self.dimension, self.similarity_fn_name)
+        check_maker("the index", self.index.maker or maker, maker, "build another")
+        new = Index(self.dimension, self.similarity_fn_name, self.index.precision)
+        new.ranges = self.index.ranges
+        self.index.extend(self._filled(new, sentences_or_file, column, show_progress_bar))
 
     def _filled(
         self, index: Index, sentences_or_file: TextSource, column: str | None, show_progress_bar: bool
@@ -531,17 +508,18 @@ class SimCSE:
             sentences = read_sentences(sentences_or_file, column)
         else:
             sentences = check_sentences(sentences_or_file)
+        options = with_prompt_of(EncodeOptions(), self.prompts, *DOCUMENT_PROMPTS)
         cut, ranges = 0, index.ranges
         with Progress(len(sentences), shown=show_progress_bar) as bar:
             for start in range(0, len(sentences), INDEXED_AT_ONCE):
                 part = sentences[start : start + INDEXED_AT_ONCE]
-                encoded = self._encode_documents(part, bar.advance)
+                encoded = self.encode_counted(part, advance=bar.advance, **options)
                 index.add(part, encoded.embeddings)
                 cut += encoded.cut
-        warn_of_cut(cut, self.max_length, stacklevel=5)
+        warn_of_cut(cut, self.max_length, stacklevel=4)
         if index.precision == "int8" and ranges is None:
-            warn_of_few(len(sentences), stacklevel=5)
-        index.clipped.warn(stacklevel=5)
+            warn_of_few(len(sentences), stacklevel=4)
+        index.clipped.warn(stacklevel=4)
         return index
 
     @overload
@@ -556,7 +534,6 @@ class SimCSE:
     def search(
         self, queries: Queries, top_k: int = 5, threshold: float | None = None, **options: Unpack[SearchOptions]
     ) -> list[Result] | list[list[Result]]: ...
-    @names_ours
     def search(
         self,
         queries: Queries,
@@ -588,11 +565,8 @@ class SimCSE:
         """
         compared = self.index.similarity if self.index else "cosine"
         kept = self.index.precision if isinstance(self.index, Index) else "float32"
-        check_search(top_k, threshold, recall_target, backend, compared, storage, rescore, kept)
+        check_search(top_k, threshold, backend, compared, storage, kept)
         top_k, rescore = int(top_k), None if rescore is None else int(rescore)  # NumPy's integers count bits otherwise
-        in_memory = {"approximate": approximate, "backend": backend != "jax", "storage": storage != "float32"}
-        in_memory["rescore"] = rescore is not None
-        check_lance_options(isinstance(self.index, LanceIndex), refine, nprobes, **in_memory)
         if self.index is None:
             raise UserError("there is no index to search in; call build_index, load_index or open_index first")
         texts = read_sentences(queries, column) if isinstance(queries, Path) else queries
@@ -611,7 +585,6 @@ class SimCSE:
             check_queries(self.index.maker, self.identity())
         return self.encode_query(texts)
 
-    @names_ours
     def save_pretrained(self, folder: str | Path, **card: Unpack[CardFields]) -> None:
         """Writes the model, with its attributes as they are now, for transformers, sentence-transformers and `SimCSE`.
 
@@ -626,11 +599,9 @@ class SimCSE:
           UserError: when it is another folder or cannot be written, the model has a pooler that cannot be, or a field
             of the card is wrong, or given for a model that is not a run's.
         """
-        check_path(folder, "folder")
         fields = card_fields(**card)
         exporting.save(self._as_set(), local_path(str(folder)), fields=fields)
 
-    @names_ours
     def push_to_hub(
         self, repository: str, *, private: bool = False, revision: str | None = None, **card: Unpack[CardFields]
     ) -> str:
@@ -681,12 +652,10 @@ class SimCSE:
             raise UserError("there is no index to save; call build_index first")
         if isinstance(self.index, LanceIndex):
             raise UserError(f"{self.index.folder}: an index of LanceDB is saved already; copy its folder")
-        check_path(folder, "the folder")
         index_folder.save(self.index, folder, self.index.maker or self.identity())
 
     def load_index(self, folder: str | Path) -> None:
         """Reads an index that this model made; its embeddings are memory-mapped."""
-        check_path(folder, "the folder")
         self.index = index_folder.load(folder, self.identity())
 
     def open_index(self, folder: str | Path) -> Self:
@@ -699,6 +668,5 @@ class SimCSE:
           UserError: when there is none, it is damaged, another model made its embeddings, its bucket cannot be
             reached, or LanceDB is not installed.
         """
-        check_path(folder, "the folder")
         self.index = LanceIndex(folder, self.identity())
         return self

@@ -9,14 +9,13 @@ from simcse_jax.choices import (
     METRICS,
     POOLERS,
     POSITIVES,
-    POSTPROCESSING,
     PROTOCOLS,
     TASKS,
     TRANSFER,
 )
 from simcse_jax.data.augment import CHANGES
 from simcse_jax.data.documents import REACH
-from simcse_jax.evaluation import postprocess, sts, transfer, transfer_files
+from simcse_jax.evaluation import sts, transfer, transfer_files
 from simcse_jax.models.config import ACTIVATIONS
 from simcse_jax.models.nonlinearities import ACTIVATION_FUNCTIONS
 from simcse_jax.models.pooling import pool
@@ -25,7 +24,6 @@ from simcse_jax.models.pooling import pool
 def test_names_are_those_of_the_code_and_none_stands_for_two_tasks():
     assert tuple(sts.SUBSETS | sts.SINGLE_FILES) == TASKS
     assert set(transfer_files.CLASS_FILES | transfer_files.SPLIT_FILES) == set(TRANSFER)
-    assert set(postprocess.METHODS) == set(POSTPROCESSING)
     assert GRIDS.keys() == PROTOCOLS.keys()
     assert (sts.METRICS, sts.AGGREGATIONS, transfer.GRIDS, TRANSFER) == (METRICS, AGGREGATIONS, GRIDS, TRANSFER)
     assert not set(TASKS) & set(TRANSFER)

@@ -63,9 +63,7 @@ def test_arguments_out_of_their_range_and_what_is_no_model_are_refused(prompted,
     other = SimCSE(prompted)
     for options, message in (
         ({"pooler": "min"}, "'min' is not one of"),
-        ({"batch_size": 0}, "batch_size 0: must be"),
         ({"max_length": 65}, "from 3 to 64"),
-        ({"normalize_to_unit": "no"}, "normalize_to_unit 'no': must be True, False or None"),
         ({"prompt": "a", "prompt_name": "q"}, "give one of them"),
         ({"prompt_name": "passage"}, "prompt_name='passage': the model has the prompts query, document, q"),
         ({"truncate_dim": 0}, "truncate_dim 0: must be a whole number from 1 to 32"),
@@ -73,23 +71,20 @@ def test_arguments_out_of_their_range_and_what_is_no_model_are_refused(prompted,
         with pytest.raises(UserError, match=message):
             other.encode(["the cat"], **options)
     changed = copy.copy(model)
-    for length in (2, 65, 10.0, None):
+    for length in (2, 65):
         changed.max_length = length
-        with pytest.raises(UserError, match=rf"model\.max_length is {length}; it must be a whole number from 3 to 64"):
+        with pytest.raises(UserError, match=f"max_length {length}: must be a whole number from 3 to"):
             changed.encode("the cat")
     with pytest.raises(AttributeError):
         model.max_seq_length = 5  # its name elsewhere
     with pytest.raises(AttributeError, match="is called max_length"):
         _ = model.max_seq_length
     for options, message in (
-        ({"num_layers": "1"}, "num_layers '1': must be a whole number"),
+        ({"num_layers": -1}, "0 keeps all"),
         ({"dtype": "float16"}, "dtype 'float16' is not one of float32, bfloat16"),
     ):
         with pytest.raises(UserError, match=message):
             SimCSE(str(tiny_bert), **options)
-    for name in (None, 3, "", " "):
-        with pytest.raises(UserError, match=rf"the model {name!r}: not a name"):
-            SimCSE(name)
 
 
 @pytest.mark.slow
@@ -171,7 +166,7 @@ def test_unit_length_is_the_caller_s_choice_or_the_model_s(tiny_bert, tmp_path):
     np.testing.assert_allclose(plain.encode(texts, normalize_to_unit=True), normalized.encode(texts), atol=1e-6)
 
 
-def test_progress_is_shown_on_request_and_foreign_arguments_are_answered_with_ours(model, capsys, monkeypatch):
+def test_progress_is_shown_on_request_and_foreign_arguments_are_refused(model, capsys, monkeypatch):
     monkeypatch.setattr("simcse_jax.host.progress.LINE_SECONDS", 0)
     model.encode(["the cat", "a dog", "the cat"], show_progress_bar=True)
     assert "3 of 3 sentences" in capsys.readouterr().err
@@ -179,15 +174,13 @@ def test_progress_is_shown_on_request_and_foreign_arguments_are_answered_with_ou
     assert "2 of 2 sentences" in capsys.readouterr().err
     model.encode(["the cat"])
     assert capsys.readouterr().err == ""
-    for call, named in (
-        (lambda: model.encode(["a"], normalize_embeddings=True), r"SimCSE\.encode has no .*normalize_to_unit="),
-        (lambda: model.similarity(queries="a", keys="b"), "the arguments are a and b"),
-        (lambda: model.build_index(["a"], batch_size=2), "argument of SimCSE"),
-        (lambda: model.add_to_index(["a"], use_faiss=True), 'backend="faiss"'),
-        (lambda: model.search("a", device="cpu"), "all local devices"),
-        (lambda: SimCSE(model_name_or_path="x"), "SimCSE has no argument model_name_or_path=; use name="),
+    for call in (
+        lambda: model.encode(["a"], normalize_embeddings=True),
+        lambda: model.encode_query(["a"], normalize_embeddings=True),
+        lambda: model.encode_counted(["a"], normalize_embeddings=True),
+        lambda: model.search("a", device="cpu"),
     ):
-        with pytest.raises(TypeError, match=named):
+        with pytest.raises(TypeError, match="unexpected keyword argument"):
             call()
 
 

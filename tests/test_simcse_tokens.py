@@ -41,8 +41,6 @@ def test_each_sentence_has_its_tokens_without_padding_with_the_options_of_encode
     for given, options, message in ((["a", 3], {}, "sentence 1 is 3"), (["a"], {"max_length": 2}, "max_length 2")):
         with pytest.raises(UserError, match=message):
             model.encode_tokens(given, **options)
-    with pytest.raises(TypeError, match="has no argument pooler=; it is an argument of"):
-        model.encode_tokens(["a"], pooler="cls")
     with pytest.raises(UserError):
         SimCSE(f"glove:{write_vectors(tmp_path / 'vectors.txt')}").encode_tokens(["the cat"])
 

@@ -12,19 +12,18 @@ import importlib.metadata
 import logging
 import math
 import re
-import traceback
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, Unpack, get_args, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, Unpack, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from simcse_jax.encoding.arguments import EncodeOptions, names_ours, with_prompt_of
+from simcse_jax.encoding.arguments import EncodeOptions, with_prompt_of
 from simcse_jax.errors import UserError, nearest, reason, require
 from simcse_jax.evaluation import sts
-from simcse_jax.evaluation.evaluator import Embed, encode_once, with_titles
+from simcse_jax.evaluation.evaluator import encode_once, with_titles
 from simcse_jax.host.storage import sha256
-from simcse_jax.huggingface.public_names import is_hub_id, public_value
+from simcse_jax.huggingface.public_names import public_value
 from simcse_jax.huggingface.sentence_transformers import DOCUMENT_PROMPTS
 from simcse_jax.simcse import SimCSE
 from simcse_jax.vectors.similarity import pairwise, similarities
@@ -36,7 +35,6 @@ if TYPE_CHECKING:
     from torch.utils.data import DataLoader
 
 ROLES = {"query": ("query",), "document": DOCUMENT_PROMPTS}  # mteb's, with the names of their prompts
-HARMLESS = ("batch_size", "show_progress_bar")  # options of mteb that change no score
 BEST = 100  # the highest score
 
 
@@ -56,14 +54,12 @@ def prompt_names(task: str, kind: str, role: str | None) -> tuple[str, ...]:
 class MtebEncoder:
     """A model as `mteb.evaluate` takes it (mteb's `EncoderProtocol`), with the prompts of its own settings.
 
-    `mteb_model_meta` is mteb's record of the model, with what its leaderboard shows: parameters, memory, framework, and
-    licence, base model and training data as far as the model's card or its run says. Its revision is a fingerprint of
-    all that embeddings depend on, so that results in mteb's cache are never those of another model with the same name.
+    `mteb_model_meta` is mteb's record of the model. Its revision is a fingerprint of all that embeddings depend on, so
+    that results in mteb's cache are never those of another model with the same name.
     """
 
     mteb_model_meta: "ModelMeta"
 
-    @names_ours
     def __init__(self, model: SimCSE, **options: Unpack[EncodeOptions]):
         """The model as it is now; later changes of its attributes have no effect.
 
@@ -72,8 +68,6 @@ class MtebEncoder:
             both roles.
         """
         require("mteb", "mteb")
-        if not isinstance(model, SimCSE):
-            raise UserError(f"{model!r:.60}: not a model of the class SimCSE; give one, as in Encoder(SimCSE(NAME))")
         self._model, self._options = copy.copy(model), options
         self._model.prompts = dict(model.prompts)
         self.mteb_model_meta = _meta(self._model, options)
@@ -95,19 +89,7 @@ class MtebEncoder:
           prompt_type: the role of the texts; None: a task without roles.
           kwargs: mteb's `encode_kwargs`: `batch_size` and `show_progress_bar`.
         """
-        for name in kwargs:
-            if name not in HARMLESS:
-                raise UserError(
-                    f"encode_kwargs: {name}: changes the embeddings; give such options to Encoder(model, …)"
-                )
-        texts: list[str] = []
-        for batch in inputs:
-            if "text" not in batch:
-                raise UserError(f"{task_metadata.name}: its inputs are {', '.join(batch)}; this model takes text alone")
-            texts += batch["text"]
-        for row, text in enumerate(texts):
-            if not isinstance(text, str):
-                raise UserError(f"{task_metadata.name}: text {row} is {text!r:.60}, not a string")
+        texts = [text for batch in inputs for text in batch["text"]]
         names = prompt_names(task_metadata.name, task_metadata.type, prompt_type.value if prompt_type else None)
         options = with_prompt_of(self._options, self._model.prompts, *names)
         return encode_once(functools.partial(self._model.encode, **{**kwargs, **options}), [texts])[0]
@@ -131,9 +113,7 @@ def _meta(model: SimCSE, options: EncodeOptions) -> "ModelMeta":
 
     dimension = model.encode([], **options).shape[1]  # refuses options, too
     public, size = public_value("model.init_from", model.name), model.num_parameters
-    on_hub = is_hub_id(model.name)
-    base, licence, named = (model.card.get(field) for field in ("base_model", "license", "datasets"))
-    data = [item for item in (named if isinstance(named, list) else [named]) if isinstance(item, str)]
+    base, licence = model.card.get("base_model"), model.card.get("license")
     name = re.sub(r"[^\w./-]+", "-", public)
     settings = (model.prompts, model.default_prompt_name, model.normalize, model.truncate_dim, model.max_length)
     about = repr((model.identity(), settings, sorted(options.items())))
@@ -151,43 +131,18 @@ def _meta(model: SimCSE, options: EncodeOptions) -> "ModelMeta":
             "memory_usage_mb": round(4 * size / 2**20),  # in float32, as they are loaded
             "license": licence if licence in get_args(Licenses) else None,
             "adapted_from": base if isinstance(base, str) else None,
-            "training_datasets": _tasks_of(data) if data else None,
-            "public_training_data": f"https://huggingface.co/datasets/{data[0]}" if data else None,
-            "open_weights": True if on_hub else None,
-            "reference": f"https://huggingface.co/{public.partition('@')[0]}" if on_hub else None,
         }
     )
 
 
-def _tasks_of(data_sets: Sequence[str]) -> set[str]:
-    """Data sets of the hub by the names of mteb's tasks that are made of them; others keep their names."""
-    named: dict[str, set[str]] = {name: set() for name in data_sets}
-    for kind in _task_classes():
-        named.get(kind.metadata.dataset["path"], set()).add(kind.metadata.name)
-    return {name for data_set, tasks in named.items() for name in tasks or {data_set}}
-
-
-def _task_classes() -> list[Any]:
-    """The classes of mteb's tasks."""
-    import mteb
-    import mteb.tasks
-
-    classes: list[Any] = [value for value in vars(mteb.tasks).values() if isinstance(value, type)]
-    return [kind for kind in classes if issubclass(kind, mteb.AbsTask)]
-
-
-@runtime_checkable
 class Configured(Protocol):
     """A model with options of `SimCSE.encode`, as the command evaluate hands it to evaluators."""
 
-    @property
-    def model(self) -> SimCSE:
-        """The model."""
-        ...
+    model: SimCSE
+    options: EncodeOptions
 
-    @property
-    def options(self) -> EncodeOptions:
-        """The options that replace those of a call."""
+    def __call__(self, sentences: Sequence[str], /) -> np.ndarray:
+        """(N, D) embeddings of N sentences."""
         ...
 
 
@@ -202,17 +157,15 @@ class Benchmarks:
 
     tasks: Mapping[str, Any]  # by name, with their data
 
-    def __call__(self, embed: Embed) -> dict[str, Any]:
+    def __call__(self, embed: Configured) -> dict[str, Any]:
         """The numbers of one model."""
-        if not isinstance(embed, Configured):
-            raise UserError("tasks of mteb are for models of the class SimCSE, without a change of their embeddings")
         import mteb
 
         encoder = MtebEncoder(embed.model, **embed.options)
         chosen = {"batch_size": embed.model.batch_size, "show_progress_bar": True}
         results: dict[str, Any] = {}
         for name, task in with_titles(self.tasks):
-            with _restored_randomness(task), _failures_in_a_line(name):
+            with _restored_randomness(task):
                 evaluated = mteb.evaluate(
                     encoder, task, co2_tracker=False, cache=None, encode_kwargs={**chosen}, show_progress_bar=False
                 )
@@ -272,7 +225,7 @@ def _task(name: str) -> Any:
     try:
         task = mteb.get_task(name)
     except KeyError:
-        closest = nearest(name, [kind.metadata.name for kind in _task_classes()])
+        closest = nearest(name, [task.metadata.name for task in mteb.get_tasks()])
         raise UserError(f"--tasks: mteb has no task {name!r}; the nearest one is mteb:{closest}") from None
     if modalities := sorted(set(task.modalities) - {"text"}):
         raise UserError(f"mteb:{name}: a task of {', '.join(modalities)}; these models take text alone")
@@ -293,21 +246,6 @@ def _restored_randomness(task: Any) -> Iterator[None]:
     finally:
         for part, (state, generator) in before:
             part.rng_state, part.np_rng = state, generator
-
-
-@contextlib.contextmanager
-def _failures_in_a_line(name: str) -> Iterator[None]:
-    """Reports in a line what mteb's own code could not do, such as score a task's data; the model's errors stay."""
-    try:
-        yield
-    except Exception as error:
-        packages = [
-            frame.f_globals.get("__name__", "").partition(".")[0] for frame, _ in traceback.walk_tb(error.__traceback__)
-        ]
-        innermost = [package for package in packages if package in ("mteb", "simcse_jax")][-1]
-        if isinstance(error, MemoryError) or innermost != "mteb":
-            raise
-        raise UserError(f"mteb:{name}: mteb could not score it: {type(error).__name__}: {reason(error)}") from None
 
 
 def _plain(value: Any) -> Any:

@@ -7,7 +7,6 @@ correlation of dimensions (SimCSE++, section 4.2). Writes numbers, pictures and 
 """
 
 import dataclasses
-import itertools
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -20,6 +19,7 @@ from simcse_jax.commands.verbs import BatchSize, Count, Numbers, Texts, verb
 from simcse_jax.errors import UserError, require
 from simcse_jax.evaluation.analysis.inputs import Models, SpaceData, choose, read_data
 from simcse_jax.evaluation.analysis.tokens import Protocol
+from simcse_jax.evaluation.plotting import short_names, unique
 from simcse_jax.host.outputs import output_folder, printing
 from simcse_jax.host.storage import Folder, as_path
 
@@ -36,11 +36,6 @@ DEFAULT = Protocol()
 PROTOCOL = Group("Protocol", help="What the paper leaves open; the defaults come closest to it.")
 
 
-def format_numbers(numbers: Sequence[int]) -> str:
-    """A default for the help."""
-    return " ".join(map(str, numbers))
-
-
 @verb
 def analyze(
     models: Annotated[Texts, Parameter(alias="--model", metavar="NAME[=LABEL]...")] = (),
@@ -53,10 +48,7 @@ def analyze(
     split: Literal["dev", "test"] = "test",
     sentences: Count | None = None,
     rank: Annotated[Numbers | None, Parameter(consume_multiple=True, validator=Number(gte=2, lte=MOST_ROWS))] = None,
-    artificial: Annotated[
-        Numbers,
-        Parameter(validator=Number(gte=0, lte=MOST_ROWS), show_default=format_numbers),
-    ] = (0, 100, 300, 704),
+    artificial: Annotated[Numbers, Parameter(validator=Number(gte=0, lte=MOST_ROWS))] = (0, 100, 300, 704),
     batch_size: BatchSize = 64,
     protocol: Annotated[Protocol, Parameter(name="*", group=PROTOCOL)] = DEFAULT,
 ) -> Any:
@@ -90,7 +82,7 @@ def analyze(
         raise UserError("--runs: does not go with --models, --pair or --rank; leave one of them out")
     if not (models or pair or runs):
         raise UserError("nothing to measure; give --models, --pair or --runs")
-    chosen = read_models(models, pair)
+    chosen = choose(models, pair)
     require("train", "matplotlib")
     inputs = {"--data": data} | {f"--models {name}": parse_model(name).name for name in chosen.names.values()}
     folder = output_folder(output, inputs | {f"--runs {name}": name for name in runs}, files=FILES)
@@ -105,29 +97,12 @@ def analyze(
     return analyze_rank(chosen, texts, batches, sorted({*artificial}) or [0], protocol.seed, batch_size, folder)
 
 
-def read_models(models: Sequence[str], pairs: Sequence[Sequence[str]]) -> Models:
-    """The models of a report.
-
-    Raises:
-      UserError: when a model is compared with itself.
-    """
-    chosen = choose(models, pairs)
-    for pair in chosen.pairs:
-        model, base = (parse_model(chosen.names[label]) for label in pair)
-        if (model.name, model.num_layers) == (base.name, base.num_layers):
-            raise UserError(f"--pair {' '.join(pair)}: differ in the pooler alone; what is compared are their tokens")
-    return chosen
-
-
 def analyze_models(
     models: Models, data: SpaceData, protocol: Protocol, batch_size: int, output: Path
 ) -> Mapping[str, Any]:
     """Measures models, and writes the report to the folder `output`.
 
     Reads all models first, so that a mistake is reported before hours of encoding.
-
-    Raises:
-      UserError: when a model is wrong, or models cannot be compared.
     """
     from simcse_jax.evaluation.analysis import report, tokens
     from simcse_jax.evaluation.analysis import sentences as sentence_space
@@ -142,8 +117,6 @@ def analyze_models(
     }
     for pair in models.pairs:
         tokens.check_same_tokens({models.names[label]: surveys[label] for label in pair})
-    for (first, _), (other, _) in itertools.combinations(models.pairs, 2):
-        tokens.check_in_common(surveys[first], surveys[other])
     measured = {}
     with printing(True) as say:
         say(report.data_lines(data.name, surveys, max_length))
@@ -182,9 +155,6 @@ def analyze_rank(
     Args:
       batches: numbers of sentences.
       artificial: numbers of rows of N(0, 1).
-
-    Raises:
-      UserError: when a model is wrong, or the data have fewer sentences than a batch.
     """
     from simcse_jax.evaluation.analysis import rank
     from simcse_jax.runs.workdir import versions
@@ -217,18 +187,14 @@ def analyze_runs(
     batch_size: int,
     output: Path,
 ) -> "dict[str, list[Point]]":
-    """Draws how the last layer of runs changed: on the data or, without data, as it was measured in training.
-
-    Raises:
-      UserError: naming the run that has nothing to measure or was measured on other sentences.
-    """
+    """Draws how the last layer of runs changed: on the data or, without data, as it was measured in training."""
     from simcse_jax.evaluation.analysis import dynamics, report
     from simcse_jax.runs.dynamics import read_measurements, read_run
     from simcse_jax.runs.workdir import versions
 
     folders = {name: as_path(name) for name in workdirs}
     runs = {name: read_run(folder) for name, folder in folders.items()}
-    labels = dict(zip(runs, dynamics.labels({name: run["config"] for name, run in runs.items()}), strict=True))
+    labels = dict(zip(runs, unique(short_names([*runs]), [*runs]), strict=True))
     with printing(True) as say:
         if data is None:
             points, about, where = read_measurements(folders, runs)
@@ -255,9 +221,6 @@ def measure_runs(
 
     Returns:
       The points by the runs' names, and how they were measured.
-
-    Raises:
-      UserError: when a run kept no checkpoints, or the runs' tokenizers differ.
     """
     from simcse_jax.evaluation.analysis import dynamics, last_layer
     from simcse_jax.runs.dynamics import measure_checkpoints, survey_checkpoints

@@ -33,7 +33,6 @@ def aot(
     fill: Annotated[float, Parameter(validator=Number(gt=0, lte=1))] = 1.0,
     encode: bool = False,
     plan: Names = (),
-    top: Annotated[int, Parameter(validator=Number(gte=0))] = 0,
     output: str | None = None,
 ) -> Any:
     """Computes the costs of a training step on TPUs or GPUs, without any of them.
@@ -54,7 +53,6 @@ def aot(
       fill: The share of a batch's places that are tokens; the rest, padding, is left out.
       encode: The costs of encoding a batch, not of a training step.
       plan: What a whole corpus takes, NAME=NUMBER each, e.g. sentences=1e10,tokens=22.
-      top: List so many of the largest consumers of HBM traffic.
       output: A JSON file for the costs.
 
     Returns:
@@ -76,7 +74,7 @@ def aot(
     from simcse_jax.training.costs.described import HERE, described_devices, local_topology, prepare
     from simcse_jax.training.costs.fit import encoding_costs, step_costs
     from simcse_jax.training.costs.plan import CorpusPlan, describe_plan, read_plan
-    from simcse_jax.training.costs.roofline import describe, largest, table
+    from simcse_jax.training.costs.roofline import describe, table
     from simcse_jax.training.costs.sizes import choose_batch, guess_columns, padded_length, read_models
     from simcse_jax.training.inputs import check_parts
     from simcse_jax.training.setup import abstract_step, data_spec
@@ -131,11 +129,8 @@ def aot(
             shape = batches[names[0]], length
             encoding = encoding_costs(spec, encoder, shape, dtype, names[0], chips[names[0]])
             corpus = CorpusPlan(assumptions, encoder, reports[0], encoding)
-            reports.append(encoding)
             figures, text = corpus.to_json(), describe_plan(corpus)
         if path:
             write_atomically(path, json.dumps(figures, indent=2) + "\n")
         say(text)
-        for report in reports if top else ():
-            say(largest(report, top))
     return figures

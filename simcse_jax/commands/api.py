@@ -8,12 +8,11 @@ from typing import Any
 from ml_collections import config_dict
 
 from simcse_jax.choices import pooler_of
-from simcse_jax.commands import sweep as sweeping
+from simcse_jax.commands.sweep import make_table
 from simcse_jax.config.checks import check_field, validate
 from simcse_jax.config.fields import declared_fields, flatten, make_defaults
 from simcse_jax.config.flags import (
-    SHORT,
-    field_meant,
+    fields_meant,
     is_of_package,
     leave_out_missing_scores,
     load_config,
@@ -31,6 +30,8 @@ from simcse_jax.objectives.registry import OBJECTIVES, add
 from simcse_jax.runs.workdir import Workdir
 from simcse_jax.simcse import SimCSE
 from simcse_jax.training.run import sources, train_and_evaluate
+from simcse_jax.training.sweeps.over import make_sweep
+from simcse_jax.training.sweeps.variants import FIELDS as SWEEP_FIELDS
 
 DATA, EVAL = "data.parquet", "eval.parquet"  # in the workdir, for data that a program has in memory
 Callback = Callable[[int, Mapping[str, float]], object]
@@ -112,13 +113,12 @@ def train(
         written but data in memory.
       Preempted, KeyboardInterrupt: for SIGTERM and Ctrl-C, after saving.
     """
-    _check_arguments(workdir, callbacks)
     config, complete, name = _load_recipe(recipe)
     user_fields = _collect_fields(config, data, model, eval, objective, fields)
     for field, value in user_fields.items():
         set_field(config, field, value)
     if not is_remote(str(workdir)):
-        output_folder(str(workdir), option="workdir", utf8=True)
+        output_folder(str(workdir), option="workdir")
     for field, value, file in (("data.train", data, DATA), ("eval.data", eval, EVAL)):
         if value is not None and not isinstance(value, str | Path):
             user_fields[field] = _write_data(value, workdir, field, file)
@@ -129,7 +129,7 @@ def train(
         leave_out_missing_scores(config, {*user_fields})
     checked = validate(config)
     if not is_remote(str(workdir)):
-        output_folder(str(workdir), sources(checked), option="workdir", utf8=True)
+        output_folder(str(workdir), sources(checked), option="workdir")
     train_and_evaluate(checked, str(workdir), callbacks=callbacks)
     return Run(workdir)
 
@@ -161,20 +161,29 @@ def sweep(
     Raises:
       UserError: as `train`; also when a run has failed.
     """
-    declared = load_config(recipe).fields
-    for short, value in {"data": data, "model": model, "eval": eval}.items():
-        if value is not None:
-            if not isinstance(value, str | Path):
-                raise UserError(f"{short}: a sweep takes the name of a file or folder, not {type(value).__name__}")
-            fields[SHORT[short]] = value
+    for short, value in {"data": data, "eval": eval}.items():
+        if not isinstance(value, str | Path | None):
+            raise UserError(f"{short}: a sweep takes the name of a file or folder, not {type(value).__name__}")
+    config, complete, _ = _load_recipe(recipe)
+    declared = flatten(config)
     declared |= {name: value for name, value in fields.items() if name in declared}  # weights of objectives
-    argv = [f"--config={recipe}", f"--workdir={workdir}"]
-    argv += [f"--over={_full_name(name, declared)}={_join_values(v)}" for name, v in (over or {}).items()]
-    for name, value in fields.items():
-        argv.append(
-            f"--config.{name if name.startswith('sweep.') else _full_name(name, declared)}={_join_values(value)}"
-        )
-    return sweeping.run(argv)
+    rows = {_full_name(name, declared): values for name, values in (over or {}).items()}
+    if rows:
+        make_sweep(config, rows)
+    user_fields = _collect_fields(config, data, model, eval, None, fields)
+    for field, value in user_fields.items():
+        set_field(config, field, value)
+    with report_mistakes(recipe):
+        complete(config, {*user_fields})
+    named = {"workdir": workdir, "over": over, "data": data, "model": model, "eval": eval}
+    named = {name: str(value) if isinstance(value, Path) else value for name, value in named.items() if value}
+    arguments = [
+        repr(recipe),
+        *(f"{name}={value!r}" for name, value in named.items()),
+        *([f"**{fields}"] if fields else []),
+    ]
+    command = f"simcse_jax.sweep({', '.join(arguments)})"
+    return make_table(recipe, config, rows, str(workdir), command)
 
 
 def _full_name(name: str, declared: Mapping[str, Any]) -> str:
@@ -183,13 +192,10 @@ def _full_name(name: str, declared: Mapping[str, Any]) -> str:
     Raises:
       UserError: when there is none, or one of several could be meant.
     """
-    if not (full := name if name in declared else field_meant(name, declared)):
+    meant = [name] if name in declared else fields_meant(name, declared)
+    if len(meant) != 1:
         raise UserError(f"{name}: {no_such_field(name, declared)}")
-    return full
-
-
-def _join_values(value: Any) -> str:
-    return ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+    return meant[0]
 
 
 def set_field(config: config_dict.ConfigDict, name: str, value: Any) -> None:
@@ -198,7 +204,7 @@ def set_field(config: config_dict.ConfigDict, name: str, value: Any) -> None:
     Raises:
       UserError: when there is no such field, or the value is not of its type or within its bounds.
     """
-    declared = declared_fields(config)
+    declared = {**declared_fields(config), **(SWEEP_FIELDS if "sweep" in config else {})}
     if name not in declared:
         raise UserError(f"{name}: {no_such_field(name, flatten(config))}")
     default = declared[name].default
@@ -220,10 +226,7 @@ def _load_recipe(
     """A copy of the config, the function that completes it, and its name for errors."""
     if isinstance(recipe, config_dict.ConfigDict):
         return config_dict.ConfigDict(recipe.to_dict()), lambda config, user_fields: None, "the config"
-    if not isinstance(recipe, str | Path):
-        raise UserError(f"recipe {recipe!r:.60}: must be the name of a recipe or a config file, or a config")
-    loaded = load_config(str(recipe))
-    return loaded.config, loaded.complete, str(recipe)
+    return *load_config(str(recipe)), str(recipe)
 
 
 def _collect_fields(
@@ -263,16 +266,6 @@ def _weights_of_only(config: config_dict.ConfigDict, objective: Any) -> dict[str
         if name not in config.objective:
             config.objective[name] = make_defaults(fields_of_objectives([added])).objective[name]
     return {f"objective.{other}.weight": float(other == name) for other in config.objective}
-
-
-def _check_arguments(workdir: Any, callbacks: Any) -> None:
-    if not isinstance(workdir, str | Path):
-        raise UserError(f"workdir {workdir!r:.60}: must be the name of a folder")
-    if not isinstance(callbacks, list | tuple):
-        raise UserError(f"callbacks: {callbacks!r:.60} is not a list of functions")
-    for callback in callbacks:
-        if not callable(callback):
-            raise UserError(f"callbacks: {callback!r:.60} cannot be called")
 
 
 def _write_data(value: Any, workdir: str | Path, field: str, file: str) -> str:

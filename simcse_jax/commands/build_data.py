@@ -8,7 +8,7 @@ import csv
 import io
 from collections.abc import Iterable
 from pathlib import Path
-from typing import IO, Annotated, Literal
+from typing import Annotated, Literal
 
 from cyclopts import Parameter
 from cyclopts.validators import Number
@@ -60,13 +60,13 @@ def build_data(
     if name not in BUILDERS:
         raise no_such("name", "file", name, BUILDERS)
     builder = BUILDERS[name]
-    options = BuildOptions(tuple(split), hypothesis, draw, builder.count if count is None else count, seed)
+    options = BuildOptions(hypothesis, draw, builder.count if count is None else count, seed)
     files = resolve(source, builder.files, split)
     output = output or builder.output
     inputs = {f"--source {place}": place for place in [*source, *files]}
     path = output_file(output, inputs, kinds=(Path(builder.output).suffix,), streamed=False)
     tally = Tally(builder.unit)
-    written = write(path, builder, builder.rows(files, options, tally), source)
+    written = write(path, builder, builder.rows(files, tally, options), source)
     for line in tally.lines():
         print(line)
     print(f"{written:,} {builder.makes} written to {output} (the papers' number: {builder.paper})")
@@ -74,37 +74,21 @@ def build_data(
 
 
 def write(path: Path, builder: Builder, rows: Iterable[tuple[str, ...]], sources: Iterable[str]) -> int:
-    """Writes the rows, all or none.
-
-    Returns:
-      The number of rows, blank lines aside.
-
-    Raises:
-      UserError: when there are none, or the file cannot be written.
-    """
+    """Writes the rows, all or nothing, and refuses to write no row. Returns their number, blank lines aside."""
+    written = 0
     try:
         with replacing_file(path) as file:
             text = io.TextIOWrapper(file, encoding="utf-8", newline="")
+            writer = csv.writer(text, lineterminator="\n")
             try:
-                written = _write_rows(text, builder, rows)
+                writer.writerows([builder.header] if builder.header else [])
+                for row in rows:
+                    writer.writerow(row) if builder.header else text.write(row[0] + "\n")
+                    written += bool(row[0])
             finally:
                 text.detach()
             if not written:
                 raise UserError(f"--source {' '.join(sources)}: gives no {builder.makes}; is it the right data?")
-            return written
     except OSError as error:  # of reading they are `UserError` already
         raise UserError(f"--output {path}: cannot be written: {system_message(error)}") from None
-
-
-def _write_rows(text: IO[str], builder: Builder, rows: Iterable[tuple[str, ...]]) -> int:
-    written = 0
-    writer = csv.writer(text, lineterminator="\n")
-    if builder.header:
-        writer.writerow(builder.header)
-    for row in rows:
-        if builder.header:
-            writer.writerow(row)
-        else:
-            text.write(row[0] + "\n")
-        written += bool(row[0])
     return written

@@ -152,25 +152,16 @@ def run_command(main: Callable[[], None]) -> NoReturn:
     An error that nobody expected ends in one line, which names the file of a full report. With the variable
     SIMCSE_JAX_TRACEBACK in the environment it is raised instead.
     """
-    token, before = in_command.set(True), warnings.formatwarning
-    warnings.formatwarning = _short_warning
+    token = in_command.set(True)
     streams.prepare()
     try:
-        code = _run(main)
+        with shorten_warnings():
+            code = _run(main)
     finally:
         in_command.reset(token)
-        warnings.formatwarning = before
     with contextlib.suppress(UserError, BrokenPipeError):  # the error that counts was reported
         streams.flush()
     sys.exit(code)
-
-
-def _short_warning(
-    message: Warning | str, category: type[Warning], filename: str, lineno: int, line: str | None = None
-) -> str:
-    """A warning for the user without its place in the code, also where it is printed as Python does."""
-    place = "" if issubclass(category, UserWarning) else f"{filename}:{lineno}: {category.__name__}: "
-    return f"warning: {place}{message}\n"
 
 
 def _run(main: Callable[[], None]) -> Any:

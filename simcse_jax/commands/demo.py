@@ -4,19 +4,18 @@ import os
 import threading
 from collections.abc import Sequence
 from pathlib import PurePath
-from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
+from typing import TYPE_CHECKING, Any
 
 from simcse_jax.commands.command_line import shorten_warnings
 from simcse_jax.commands.verbs import ModelName, Names, Pooler, verb
-from simcse_jax.errors import UserError, reason, require
+from simcse_jax.errors import UserError, require
 from simcse_jax.host.ports import LOCAL, bind, is_local
-from simcse_jax.serving import demo_guard
 
 if TYPE_CHECKING:
     from simcse_jax.simcse import SimCSE
 
 EXAMPLES = 6
+MOST_OF_AN_EXAMPLE = 200  # characters
 FONTS, FONTS_OF_CODE = ["system-ui", "sans-serif"], ["ui-monospace", "monospace"]  # the machine's own
 
 
@@ -65,8 +64,7 @@ def demo(
 
     encoder = SimCSE(model, pooler=pooler)
     if index is not None and encoder.similarity_fn_name != "cosine":
-        similarity = f"{model} compares by {encoder.similarity_fn_name}"
-        raise UserError(f"--index {index}: the page shows cosines, and {similarity}; give --data")
+        raise UserError(f"--index {index}: the page shows cosines; {model} compares by {encoder.similarity_fn_name}")
     encoders = {PurePath(model).name: encoder}
     if compare is not None:
         encoders[f"{compare}, for comparison"] = SimCSE(compare)
@@ -80,15 +78,11 @@ def demo(
             encoder.build_index(sentences)
             count = len(sentences)
         encoder.search(sentences[0])  # compiles the program of a single query
-    serve(encoders, count, sentences, host, port, demo_guard.HostNames(host, allow_host), share)
+    serve(encoders, count, sentences, host, port, allow_host, share)
 
 
 def open_index(model: "SimCSE", folder: str) -> tuple[int, list[str]]:
-    """Opens an index for the model; the number of its rows, and some of its sentences.
-
-    Raises:
-      UserError: when there is none for this model.
-    """
+    """Opens an index for the model; the number of its rows, and some of its sentences."""
     from simcse_jax.index.lance import LanceIndex
 
     model.open_index(folder)
@@ -108,8 +102,31 @@ def keep_to_this_machine() -> None:
 
 def pick_examples(sentences: Sequence[str]) -> list[str]:
     """A few different sentences, evenly spread over the file: as queries, each finds at least itself."""
-    different = [sentence for sentence in dict.fromkeys(sentences) if sentence.strip()]
+    different = [sentence[:MOST_OF_AN_EXAMPLE] for sentence in dict.fromkeys(sentences) if sentence.strip()]
     return different[:: max(1, len(different) // EXAMPLES)][:EXAMPLES]
+
+
+def launch_options(host: str, allow_host: Sequence[str] = (), share: bool = False) -> dict[str, Any]:
+    """The arguments of Gradio's `launch`.
+
+    A website could let a name of its own point to this machine (DNS rebinding), so a page for this machine alone
+    answers to its names.
+    """
+    from starlette.middleware import Middleware
+    from starlette.middleware.trustedhost import TrustedHostMiddleware
+
+    names = ["localhost", "127.0.0.1", "::1", "[::1]", host, *allow_host, *["*.gradio.live"] * share]
+    trusted = Middleware(TrustedHostMiddleware, allowed_hosts=names if is_local(host) else ["*"])
+    return {
+        "server_name": f"[{host}]" if ":" in host else host,
+        "app_kwargs": {"middleware": [trusted]},
+        "share": share,
+        "max_file_size": 1,  # byte: the page takes no files
+        "enable_monitoring": False,
+        "ssr_mode": False,
+        "quiet": True,
+        "prevent_thread_lock": True,
+    }
 
 
 def serve(
@@ -118,38 +135,24 @@ def serve(
     sentences: list[str],
     host: str,
     port: int,
-    names: demo_guard.HostNames,
+    allow_host: Sequence[str],
     share: bool,
 ) -> None:
-    """Serves the page until it is interrupted. It answers to `names` only.
-
-    `count` sentences are searched; `sentences` are these or some of them.
-
-    Raises:
-      UserError: when another process has taken the port in the meantime.
-    """
+    """Serves the page until it is interrupted; `sentences` are all `count` that are searched, or some."""
     import gradio as gr
 
     from simcse_jax.serving.demo_page import CSS, build, shade_rules
 
     page = build(models, count, pick_examples(sentences))
-    try:
-        page.launch(
-            server_name=f"[{host}]" if ":" in host else host,
-            server_port=port,
-            share=share,
-            quiet=True,
-            prevent_thread_lock=True,
-            footer_links=[],
-            run_history=False,
-            theme=gr.themes.Default(font=FONTS, font_mono=FONTS_OF_CODE),
-            css=CSS + shade_rules(),
-            **demo_guard.launch_options(names),
-        )
-    except OSError as error:
-        raise UserError(f"--host {host} --port {port}: {reason(error)}") from None
-    if page.share_url:
-        names.add(urlsplit(page.share_url).netloc)
+    theme = gr.themes.Default(font=FONTS, font_mono=FONTS_OF_CODE)
+    page.launch(
+        server_port=port,
+        theme=theme,
+        css=CSS + shade_rules(),
+        footer_links=[],
+        run_history=False,
+        **launch_options(host, allow_host, share),
+    )
     where = "this machine alone" if is_local(host) else "open to all who can reach this machine"
     print(f"open {page.local_url} ({where}); Ctrl-C ends it", flush=True)
     if share:

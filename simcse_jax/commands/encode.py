@@ -17,7 +17,7 @@ import numpy as np
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
-from simcse_jax.commands.command_line import say_next, shorten_warnings
+from simcse_jax.commands.command_line import say_next
 from simcse_jax.commands.verbs import (
     WITH_NO,
     BatchSize,
@@ -29,12 +29,11 @@ from simcse_jax.commands.verbs import (
     Prompt,
     PromptName,
     TruncateDim,
-    say_ignored,
     verb,
 )
 from simcse_jax.errors import UserError
 from simcse_jax.host.hidden import COUNTED, DOT, MANIFEST, PLAN, RANGES
-from simcse_jax.host.outputs import RESUMED, output_file, output_folder
+from simcse_jax.host.outputs import output_file, output_folder
 from simcse_jax.host.storage import Folder, is_remote, local_path
 
 if TYPE_CHECKING:
@@ -42,7 +41,6 @@ if TYPE_CHECKING:
     from simcse_jax.data.sentences import SentenceFiles
     from simcse_jax.vectors.quantization import Ranges
 
-BESIDE = f"{{}}.{RANGES}"  # a file next to a .npy of bytes or bits
 WITH_RANGES = ("int8", "uint8")
 SMALL = (*WITH_RANGES, "binary", "ubinary")
 KINDS = (".npy", ".parquet")
@@ -111,14 +109,15 @@ def encode(
 
     named = output.endswith("/") or is_remote(output)
     into_folder = bool(output) and (named or (not output.lower().endswith(KINDS) and local_path(output).is_dir()))
-    if into_folder and is_remote(output) and output.lower().endswith(KINDS):
+    if is_remote(output) and output.lower().endswith(KINDS):
         raise UserError(f"--output {output}: a single file is written to a disk; name a folder: {output}/")
     if engine == "ray" and not into_folder:
         raise UserError(f"--engine ray: {output} is a file; name a folder: --output FOLDER/")
-    if ranges is not None and calibration is not None:
-        raise UserError("--ranges: does not go with --calibration; leave one of them out")
-    if tokens:
-        _check_tokens(output, into_folder, output_dtype, parts, normalize, truncate_dim)
+    sentences_alone = (normalize, truncate_dim, output_dtype if output_dtype in SMALL else None, parts > 1 or None)
+    if tokens and sentences_alone != (None,) * 4:
+        raise UserError("--tokens: goes with neither --normalize, --truncate-dim, bytes or bits, nor --parts")
+    if tokens and not into_folder and output.lower().endswith(".npy"):
+        raise UserError(f"--tokens: writes .parquet, or a folder; {output} has rows of one length")
     options = EncodingOptions(
         model=model,
         pooler=pooler,
@@ -134,22 +133,25 @@ def encode(
         tokens=tokens,
         ranges=_read_ranges(ranges, calibration) if output_dtype in WITH_RANGES else None,
     )
-    if output_dtype not in WITH_RANGES:
-        say_ignored({"--ranges": ranges, "--calibration": calibration}, f"on {output_dtype}")
     if into_folder:
-        say_ignored({"--parts": parts > 1}, "on a folder, whose files all processes share")
         encode_into_folder(data, output, column, options, block_rows, keep_text, engine, address, hosts)
         return
-    part = _check_part(part, parts, options)
-    inputs = {"--model": model, "--ranges": ranges, "--calibration": calibration}
-    path = check_output(output, data, inputs, output_dtype, part, parts)
+    if parts > 1 and output_dtype in WITH_RANGES and options.ranges is None:
+        raise UserError(f"--parts: all need the same ranges of {output_dtype}; give --ranges or --calibration")
+    if (part is None and parts > 1) or (part or 0) >= parts:
+        raise UserError(f"--part: must be the one to encode, from 0 to {parts - 1}, below --parts")
+    part = part or 0
+    from simcse_jax.data.files import as_inputs
     from simcse_jax.data.sentences import SentenceFiles
     from simcse_jax.host.locks import held_next_to
 
+    name = Path(output)
+    if parts > 1:
+        name = name.with_name(f"{name.stem}-{part:05}-of-{parts:05}{name.suffix}")
+    inputs = {**as_inputs("--data", data), "--model": model, "--ranges": ranges, "--calibration": calibration}
+    path = output_file(str(name), inputs, kinds=KINDS, streamed=False)
     sentences = SentenceFiles(data, column)
     rows, fingerprint = sentences.scan()
-    if rows < parts:
-        raise UserError(f"--parts {parts}: {data} has only {rows} rows")
     first, end = (rows * number // parts for number in (part, part + 1))
     with held_next_to(path):
         if tokens:
@@ -158,35 +160,6 @@ def encode(
         maker = encode_file(sentences, path, first, end, fingerprint, options, save_every)
     if parts == 1:
         say_build(output, options, maker)
-
-
-def _check_tokens(
-    output: str, into_folder: bool, output_dtype: str, parts: int, normalize: bool | None, truncate_dim: int | None
-) -> None:
-    """Refuses what would be another result than the embeddings of tokens."""
-    sentences_alone = {
-        "--parts": parts > 1,
-        "--normalize": normalize,
-        "--no-normalize": normalize is False,
-        "--truncate-dim": truncate_dim,
-        f"--output-dtype {output_dtype}": output_dtype in SMALL,
-    }
-    for option, is_given in sentences_alone.items():
-        if is_given:
-            raise UserError(f"{option}: is for sentences; leave it out with --tokens")
-    if not into_folder and output.lower().endswith(".npy"):
-        raise UserError(f"--tokens: writes .parquet, or a folder; {output} has rows of one length")
-
-
-def _check_part(part: int | None, parts: int, options: "EncodingOptions") -> int:
-    """The part to encode."""
-    if parts > 1 and options.output_dtype in WITH_RANGES and options.ranges is None:
-        raise UserError(f"--parts: all need the same ranges of {options.output_dtype}; give --ranges or --calibration")
-    if part is None and parts > 1:
-        raise UserError("--parts: give --part too, the one to encode, from 0")
-    if (part or 0) >= parts:
-        raise UserError(f"--part {part}: must be from 0 to {parts - 1}, below --parts")
-    return part or 0
 
 
 def _read_ranges(ranges: str | None, calibration: str | None) -> "Ranges | None":
@@ -254,11 +227,7 @@ def encode_into_folder(
 
 
 def output_of_folder(output: str, model: str, sources: Sequence[str]) -> Folder:
-    """The folder to write to, which need not exist.
-
-    Raises:
-      UserError: when it cannot be written to, or has an input.
-    """
+    """The folder to write to, which need not exist; refused if it cannot be written to, or has an input."""
     from simcse_jax.bulk.embeddings.shared_folder import check_own
     from simcse_jax.data.corpus.manifest import corpus_path
 
@@ -267,17 +236,12 @@ def output_of_folder(output: str, model: str, sources: Sequence[str]) -> Folder:
         written = [f"{DOT}{name}" for name in (PLAN, COUNTED, RANGES, MANIFEST)]
         output_folder(output, {"--model": model}, files=["embeddings-*", *written])
     for name in sources:  # which are too many for a comparison with each file of the folder
-        same = name.rpartition("/")[0] == str(folder) if is_remote(name) else _is_inside(local_path(name), folder)
-        if same:
+        place = name.rpartition("/")[0] if is_remote(name) else os.path.dirname(os.path.realpath(local_path(name)))
+        if place == (str(folder) if is_remote(name) else os.path.realpath(folder)):
             raise UserError(f"--output {output}: is the folder of --data {name}; choose another")
     if folder.is_dir():
         check_own(folder)
     return folder
-
-
-def _is_inside(file: Path, folder: Folder) -> bool:
-    """Whether a file, or what a link points to, lies in a folder."""
-    return os.path.dirname(os.path.realpath(file)) == os.path.realpath(folder)
 
 
 def say_build(output: str, options: "EncodingOptions", maker: dict[str, Any] | None) -> None:
@@ -305,25 +269,6 @@ def report_cut(cut: int, name: object, max_length: int) -> None:
     if cut:
         count = "1 sentence was" if cut == 1 else f"{cut:,} sentences were"
         print(f"{name}: {count} longer than {max_length} tokens and cut there", file=sys.stderr)
-
-
-def check_output(
-    output: str, data: str, inputs: dict[str, str | None], output_dtype: str, part: int, parts: int
-) -> Path:
-    """The file to write; for a part its own, such as `emb-00000-of-00004.npy`.
-
-    Raises:
-      UserError: when it cannot be written there, or would take the place of an input.
-    """
-    from simcse_jax.data.files import as_inputs
-
-    if parts > 1:
-        path = Path(output)
-        output = str(path.with_name(f"{path.stem}-{part:05}-of-{parts:05}{path.suffix}"))
-    temporary = (*RESUMED, BESIDE) if output_dtype in SMALL else RESUMED
-    return output_file(
-        output, {**as_inputs("--data", data), **inputs}, kinds=KINDS, temporary=temporary, streamed=False
-    )
 
 
 def encode_file(
@@ -367,8 +312,7 @@ def encode_file(
     embeddings.finish(itertools.islice(sentences.read(first), end - first), first, maker)
     print(f"{output}: {end - first:,} embeddings of {encoder.dimension} elements, {options.output_dtype}")
     report_cut(embeddings.cut, sentences.path, encoder.max_length)
-    with shorten_warnings():
-        clipped.warn(stacklevel=1)
+    clipped.warn(stacklevel=1)
     return maker
 
 

@@ -1,6 +1,6 @@
 """simcse-jax evaluate --model M --data SENTEVAL_FOLDER: scores on STS, transfer, retrieval and mteb."""
 
-import dataclasses
+import functools
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
@@ -21,7 +21,6 @@ from simcse_jax.choices import (
     TRANSFER,
     USUAL,
 )
-from simcse_jax.commands.command_line import shorten_warnings
 from simcse_jax.commands.verbs import (
     MODEL,
     BatchSize,
@@ -33,12 +32,9 @@ from simcse_jax.commands.verbs import (
     Prompt,
     PromptName,
     TruncateDim,
-    say_ignored,
     verb,
 )
-from simcse_jax.config.checks import check_postprocess
 from simcse_jax.errors import UserError, no_such
-from simcse_jax.host import streams
 from simcse_jax.host.names import split_label
 from simcse_jax.host.outputs import output_file, printing
 from simcse_jax.host.storage import local_path, read_json
@@ -46,8 +42,6 @@ from simcse_jax.host.storage import local_path, read_json
 if TYPE_CHECKING:
     import numpy as np
 
-    from simcse_jax.encoding.arguments import EncodeOptions
-    from simcse_jax.evaluation.relatedness import WithRegressor
     from simcse_jax.evaluation.sts import Similarity
     from simcse_jax.simcse import SimCSE
 
@@ -142,32 +136,15 @@ def evaluate(
     aggregation = choose_names("--aggregation", aggregation, AGGREGATIONS, "aggregation") or ["all"]
     if not data and (task := next(iter(wanted.sts + wanted.transfer), "")):
         raise UserError(f"--data is missing; {task} needs SentEval's data/downstream, or a file of graded pairs")
-    check_dimensions(dimensions, truncate_dim, baseline)
-    if postprocess:
-        check_postprocess(postprocess, postprocess_data, postprocess_dimensions, "--postprocess", "-")
-        if wanted.folders + wanted.benchmarks:
-            raise UserError(
-                "--postprocess: is for similarity and transfer; leave it out, or the tasks of retrieval and mteb"
-            )
-    elif postprocess_data:
-        streams.say("--postprocess-data: nothing is fit on it without --postprocess")
-    if baseline is not None and not wanted.folders:
-        streams.say(f"--baseline {baseline}: is for retrieval; nothing is compared with it")
-    computed = {*(METRICS if wanted.sts else ()), *(MEASURES if wanted.folders else ())}
-    say_ignored({f"--metric {name}": name not in computed for name in metric}, "on the tasks that are scored")
-    if data and local_path(data).is_file():
-        chosen: dict[str, object] = {
-            f"--split {split}": split != "test",
-            "--tasks": wanted.sts and wanted.sts != [*TASKS],
-        }
-        say_ignored(chosen, f"on {data}, which is one task")
+    if postprocess and not postprocess_data:
+        raise UserError("--postprocess-data: must be set for --postprocess: a file of sentences, target or target_all")
+    if postprocess and wanted.folders + wanted.benchmarks:
+        raise UserError("--postprocess: is for similarity and transfer; leave out the tasks of retrieval and mteb")
     data = data or ""
     inputs = {"--data": data, "--model": model, "--postprocess-data": postprocess_data, "--baseline": baseline}
     inputs |= {f"--tasks {RETRIEVAL}:{folder}": folder for folder in wanted.folders}
     path = None if output is None else output_file(output, inputs)
     earlier = read_json(local_path(baseline)) if baseline is not None and wanted.folders else None
-    if split == "dev" and (wanted.transfer or wanted.benchmarks or regressor):
-        streams.say("--split dev: transfer, mteb and the regressor have test scores all the same")
     from simcse_jax.encoding.arguments import check_truncation
     from simcse_jax.evaluation import postprocess as processing
     from simcse_jax.evaluation import retrieval, transfer, transfer_files
@@ -192,8 +169,7 @@ def evaluate(
     if wanted.benchmarks:
         from simcse_jax.adapters import mteb
 
-        with shorten_warnings():
-            evaluators.append(mteb.read(wanted.benchmarks))
+        evaluators.append(mteb.read(wanted.benchmarks))
     fit_on = processing.read(postprocess, postprocess_data, postprocess_dimensions, data) if postprocess else None
     opened = SimCSE(
         model, pooler=pooler, num_layers=num_layers, batch_size=batch_size, dtype=dtype, truncate_dim=truncate_dim
@@ -205,7 +181,7 @@ def evaluate(
     if fit_on:
         for size in dimensions or [opened.dimension]:
             processing.check(fit_on, size, [item for evaluator in evaluators for item in evaluator.tasks.items()])
-    encoder = encoders(opened, prompt, prompt_name)
+    encoder = Encoders(opened, prompt, prompt_name)
     about = f"{label or model}: {describe(opened, prompt, prompt_name)}"
     about += encoder.roles if wanted.folders or wanted.benchmarks else ""
     about += f", after {postprocess} fit on {postprocess_data}" if fit_on else ""
@@ -216,8 +192,8 @@ def evaluate(
         if earlier and (difference := describe_differences(earlier, settings)):
             say(f"--baseline {baseline}: was scored with {difference}")
         for size in dimensions or [0]:
-            with doing(postprocess or ""), shorten_warnings():
-                embed = processing.transformed(encoders(opened, prompt, prompt_name, size or None), fit_on)
+            with doing(postprocess or ""):
+                embed = processing.transformed(Encoders(opened, prompt, prompt_name, size or None), fit_on)
                 by_size[size] = score(evaluators, embed, f"{size} elements: " if size else "", say)
             if wanted.folders:
                 by_size[size][SETTINGS] = settings
@@ -227,48 +203,32 @@ def evaluate(
     return written
 
 
-@dataclasses.dataclass(frozen=True)
 class Encoders:
     """A model as the options say, with progress: an evaluator's `embed`, and its two roles in retrieval."""
 
-    model: "SimCSE"
-    options: "EncodeOptions"  # in place of the model's own
-    prompts: dict[str, str]  # query_prompt, document_prompt
-    roles: str  # the prompts that are not the model's usual ones, as text
+    def __init__(self, model: "SimCSE", prompt: str | None, prompt_name: str | None, size: int | None = None):
+        """Without a prompt, queries and documents have the model's own.
+
+        `size` is the number of elements that embeddings keep; None: as the model says.
+        """
+        from simcse_jax.encoding.arguments import EncodeOptions, with_prompt_of
+        from simcse_jax.huggingface.sentence_transformers import DOCUMENT_PROMPTS
+
+        options: EncodeOptions = {"prompt": prompt, "prompt_name": prompt_name, "truncate_dim": size}
+        self.encode_query = functools.partial(model.encode_query, show_progress_bar=True, **options)
+        self.encode_document = functools.partial(model.encode_document, show_progress_bar=True, **options)
+        self._encode = functools.partial(model.encode, show_progress_bar=True, **options)
+        self.similarity_fn_name = model.similarity_fn_name
+        self.prompts: dict[str, str] = {}  # query_prompt, document_prompt
+        self.roles = ""  # the prompts that are not the model's usual ones, as text
+        for side, role, names in (("query", "queries", ("query",)), ("document", "documents", DOCUMENT_PROMPTS)):
+            of_role = with_prompt_of(options, model.prompts, *names)
+            self.prompts[f"{side}_prompt"] = text = model.prompt_of(of_role["prompt"], of_role["prompt_name"])
+            self.roles += f", {role} with prompt {text!r}" if text != model.prompt_of(prompt, prompt_name) else ""
 
     def __call__(self, sentences: Sequence[str]) -> "np.ndarray":
         """(N, D) embeddings of N sentences."""
-        return self.model.encode(sentences, show_progress_bar=True, **self.options)
-
-    def encode_query(self, sentences: Sequence[str]) -> "np.ndarray":
-        """(N, D) embeddings of N queries."""
-        return self.model.encode_query(sentences, show_progress_bar=True, **self.options)
-
-    def encode_document(self, sentences: Sequence[str]) -> "np.ndarray":
-        """(N, D) embeddings of N documents."""
-        return self.model.encode_document(sentences, show_progress_bar=True, **self.options)
-
-    @property
-    def similarity_fn_name(self) -> str:
-        """How the model compares embeddings."""
-        return self.model.similarity_fn_name
-
-
-def encoders(model: "SimCSE", prompt: str | None, prompt_name: str | None, size: int | None = None) -> Encoders:
-    """The model's encoders, with the given prompt; without one, queries and documents have their own.
-
-    `size` is the number of elements that embeddings keep; None: as the model says.
-    """
-    from simcse_jax.encoding.arguments import EncodeOptions, with_prompt_of
-    from simcse_jax.huggingface.sentence_transformers import DOCUMENT_PROMPTS
-
-    options: EncodeOptions = {"prompt": prompt, "prompt_name": prompt_name, "truncate_dim": size}
-    prompts, roles = {}, ""
-    for side, role, names in (("query", "queries", ("query",)), ("document", "documents", DOCUMENT_PROMPTS)):
-        of_role = with_prompt_of(options, model.prompts, *names)
-        prompts[f"{side}_prompt"] = text = model.prompt_of(of_role["prompt"], of_role["prompt_name"])
-        roles += f", {role} with prompt {text!r}" if text != model.prompt_of(prompt, prompt_name) else ""
-    return Encoders(model, options, prompts, roles)
+        return self._encode(sentences)
 
 
 def describe_differences(baseline: Mapping[str, Any], settings: Mapping[str, str]) -> str:
@@ -285,23 +245,14 @@ def describe_differences(baseline: Mapping[str, Any], settings: Mapping[str, str
 
 def read_similarity(
     data: str, tasks: list[str], split: str, metrics: Sequence[str], aggregations: Sequence[str], regressor: bool
-) -> "Similarity | WithRegressor":
+) -> "Similarity":
     """The evaluator of the STS tasks; prints which have no data."""
     from simcse_jax.evaluation import relatedness, sts
 
     pairs, missing = sts.read(data, tasks, split)
     say_missing(data, missing, "has no development set" if split == "dev" else "not found")
-    similarity = sts.Similarity(pairs, missing, metrics, aggregations, every_average=True)
-    return relatedness.WithRegressor(similarity, relatedness.read(data, list(pairs))) if regressor else similarity
-
-
-def check_dimensions(dimensions: Sequence[int], truncate_dim: int | None, baseline: str | None) -> None:
-    """Refuses what contradicts several sizes."""
-    if len(set(dimensions)) < len(dimensions):
-        raise UserError(f"--dimensions {','.join(map(str, dimensions))}: must be different numbers")
-    for option, value in {"--truncate-dim": truncate_dim, "--baseline": baseline}.items():
-        if dimensions and value is not None:
-            raise UserError(f"{option}: is for one size, and --dimensions has its own")
+    given = (pairs, missing, metrics, aggregations, True)
+    return relatedness.WithRegressor(*given, relatedness.read(data, [*pairs])) if regressor else sts.Similarity(*given)
 
 
 def describe(model: "SimCSE", prompt: str | None, prompt_name: str | None) -> str:
@@ -331,11 +282,7 @@ def say_missing(data: str, tasks: list[str], why: str) -> None:
 
 
 def choose_names(option: str, names: Sequence[str], choices: Collection[str], kind: str) -> list[str]:
-    """The names of an option, each once.
-
-    Raises:
-      UserError: when one is not known.
-    """
+    """The names of an option, each once; refuses one that is not known."""
     for name in names:
         if name not in choices:
             raise no_such(option, kind, name, choices)
@@ -343,25 +290,18 @@ def choose_names(option: str, names: Sequence[str], choices: Collection[str], ki
 
 
 def read_tasks(names: Sequence[str]) -> Tasks:
-    """The tasks that are named, each once.
-
-    Raises:
-      UserError: when there are none, or one is not known.
-    """
-    after_prefix: dict[str, list[str]] = {RETRIEVAL: [], MTEB: []}
+    """The tasks that are named, each once; refuses unknown ones, and none."""
+    named: dict[str, list[str]] = {RETRIEVAL: [], MTEB: []}
     plain = []
-    for name in dict.fromkeys(map(str.strip, names)):
-        prefix, colon, rest = name.partition(":")
-        if not colon or prefix not in after_prefix:
-            plain.append(name)
-        elif rest:
-            after_prefix[prefix].append(rest)
+    for name in dict.fromkeys(names):
+        prefix, _, rest = name.partition(":")
+        if rest and prefix in named:
+            named[prefix].append(rest)
         else:
-            thing = "FOLDER: name a folder" if prefix == RETRIEVAL else "NAME: name a task of mteb"
-            raise UserError(f"--tasks {prefix}:{thing}")
+            plain.append(name)
     choices = (*TASKS, *TRANSFER, *SETS, f"{RETRIEVAL}:FOLDER", f"{MTEB}:NAME")
     if not names:
         raise UserError(f"--tasks is empty; the names are {', '.join(choices)}")
     chosen = [task for name in choose_names("--tasks", plain, choices, "task") for task in SETS.get(name, (name,))]
-    kinds = ([task for task in dict.fromkeys(chosen) if task in tasks] for tasks in (TASKS, TRANSFER))
-    return Tasks(*kinds, *after_prefix.values())
+    sts, transfer = ([task for task in dict.fromkeys(chosen) if task in tasks] for tasks in (TASKS, TRANSFER))
+    return Tasks(sts, transfer, *named.values())

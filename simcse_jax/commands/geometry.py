@@ -7,9 +7,7 @@ the steps (SimCSE++, section 5.3). Of runs it also draws the spectrum and the te
 5). Writes numbers and pictures.
 """
 
-import dataclasses
 import functools
-import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
@@ -22,10 +20,8 @@ from cyclopts.validators import Number
 from simcse_jax.choices import MEASURES, POSTPROCESSING, RETRIEVAL, TASKS
 from simcse_jax.commands.command_line import ModelArgument, parse_model
 from simcse_jax.commands.verbs import BatchSize, Prompt, PromptName, Texts, TruncateDim, verb
-from simcse_jax.config.checks import check_postprocess
 from simcse_jax.errors import UserError, require
 from simcse_jax.evaluation.plotting import short_names, unique
-from simcse_jax.host import streams
 from simcse_jax.host.names import split_label
 from simcse_jax.host.outputs import output_folder, printing
 from simcse_jax.host.progress import doing
@@ -45,6 +41,7 @@ if TYPE_CHECKING:
 FILE = "geometry.json"
 FILES = (FILE, "sentences.json", "report.html", "*.png", "*.svg")  # what it writes
 Say = Callable[[str], None]
+Open = Callable[[ModelArgument], "tuple[SimCSE, Encode]"]  # opens a model, with the function that encodes
 Result = tuple[dict[str, Any], dict[str, Any], dict[str, Any] | None]  # facts, pictures, and what changed for sentences
 
 
@@ -61,29 +58,6 @@ Panels = Annotated[
     Sequence[str | Sequence[str]],
     Parameter(consume_multiple=1, converter=_group_models, metavar="NAME[=LABEL]..."),
 ]
-
-
-@dataclasses.dataclass(frozen=True)
-class Encoding:
-    """How models encode."""
-
-    batch_size: int
-    truncate_dim: int | None
-    prompt: dict[str, Any]  # the arguments of `SimCSE.encode`
-
-    def open(self, model: ModelArgument) -> "SimCSE":
-        """The encoder of a model."""
-        from simcse_jax.simcse import SimCSE
-
-        encoder = SimCSE(
-            model.name,
-            pooler=model.pooler,
-            num_layers=model.num_layers,
-            batch_size=self.batch_size,
-            truncate_dim=self.truncate_dim,
-        )
-        encoder.prompt_of(**self.prompt)
-        return encoder
 
 
 class GeometryData(NamedTuple):
@@ -167,8 +141,8 @@ def geometry(
     """
     by_panel = specs_of_panels(models, panels)
     specs = [spec for panel in by_panel.values() for spec in panel]
-    parsed = read_models(specs, postprocess or "", postprocess_data or "", postprocess_dimensions)
-    labels = read_runs(runs)
+    parsed = read_models(specs, postprocess or "", postprocess_data or "")
+    labels = dict(map(split_label, runs))
     if not parsed and not labels:
         raise UserError("nothing to measure; give --models, --runs or both")
     if parsed and data is None:
@@ -177,92 +151,61 @@ def geometry(
     inputs = {"--data": data, "--postprocess-data": postprocess_data}
     inputs |= {f"--models {spec}": model.name for spec, model in parsed.items()}
     folder = output_folder(output, inputs | {f"--runs {name}": name for name in labels}, files=FILES)
-    encoding = Encoding(batch_size, truncate_dim, {"prompt": prompt, "prompt_name": prompt_name})
-    if parsed and labels and (prompt, prompt_name, truncate_dim) != (None, None, None):
-        streams.say("--runs: their checkpoints are encoded without a prompt, and embeddings are not cut")
+    from simcse_jax.simcse import SimCSE
+
+    def open_model(model: ModelArgument) -> "tuple[SimCSE, Encode]":
+        options: dict[str, Any] = {"pooler": model.pooler, "num_layers": model.num_layers}
+        encoder = SimCSE(model.name, batch_size=batch_size, truncate_dim=truncate_dim, **options)
+        encoder.prompt_of(prompt, prompt_name)  # refuses a wrong one
+        return encoder, functools.partial(
+            encoder.encode, prompt=prompt, prompt_name=prompt_name, show_progress_bar=True
+        )
+
     with printing(True) as say:
         if data is None:
             facts, drawn, compared = draw_records(labels, say)
         else:
             measured_on = read_data(data, split, score, parsed, postprocess_data or "", postprocess_dimensions)
-            facts, drawn, compared = draw_measured(measured_on, parsed, by_panel, labels, encoding, say)
+            facts, drawn, compared = draw_measured(measured_on, parsed, by_panel, labels, open_model, batch_size, say)
         names = write(folder, facts, drawn, compared)
         say(f"{output}: {', '.join(names)}")
     return facts
 
 
 def specs_of_panels(models: Sequence[str | Sequence[str]], titles: Sequence[str]) -> dict[str, Sequence[str]]:
-    """The models of each panel, as they were given, by its title.
-
-    Raises:
-      UserError: when panels and titles differ in number, or a title is given twice.
-    """
+    """The models of each panel, as they were given, by its title; refuses titles that are not one for each."""
     names = [model for model in models if isinstance(model, str)]
     groups = [group for group in models if not isinstance(group, str)] or ([names] if names else [])
-    if len(names) not in (0, len(models)):
-        raise UserError(f"--models {names[0]}: give names, or a list of them for each panel")
-    if len(titles) not in (0, len(groups)):
-        raise UserError(f"--panels: must have a title for each --models, {len(groups)}; it has {len(titles)}")
-    check_once("--panels", titles)
+    if len(titles) not in (0, len(groups)) or len(set(titles)) < len(titles):
+        raise UserError(f"--panels: must have a title for each --models, {len(groups)} different ones")
     several = len(groups) > 1
     titles = titles or [f"panel {number}" if several else "" for number in range(1, 1 + len(groups))]
     return dict(zip(titles, groups, strict=True))
 
 
-def check_once(option: str, names: Sequence[str]) -> None:
-    """Refuses a name that is there twice."""
-    if repeated := next((name for name in names if names.count(name) > 1), None):
-        raise UserError(f"{option}: {repeated} is given twice")
-
-
-def read_runs(specs: Sequence[str]) -> dict[str, str]:
-    """The labels, empty for none, by the runs' folders."""
-    split = [split_label(spec) for spec in specs]
-    check_once("--runs", [name for name, _ in split])
-    return dict(split)
-
-
-def read_models(specs: Sequence[str], postprocess: str, fit_on: str, dimensions: int) -> dict[str, ModelArgument]:
-    """The models by what was given, with their labels and methods.
-
-    Raises:
-      UserError: when a model or a label is given twice, or a post-processing lacks its data.
-    """
-    check_once("--models", specs)
+def read_models(specs: Sequence[str], postprocess: str, fit_on: str) -> dict[str, ModelArgument]:
+    """The models by what was given, with their labels and methods; refuses a method without its data."""
     models: dict[str, ModelArgument] = {}
     for spec in specs:
         name, label = split_label(spec)
         model = parse_model(name, POSTPROCESSING)
         models[spec] = model._replace(label=label, postprocess=model.postprocess or postprocess)
-    labels = [model.label for model in models.values() if model.label]
-    if repeated := next((label for label in labels if labels.count(label) > 1), None):
-        raise UserError(f"--models: the label {repeated} is given twice")
-    methods = {model.postprocess for model in models.values()} - {""}
-    if methods:
-        method = max(methods)  # of both, whitening, which takes dimensions
-        check_postprocess(method, fit_on, dimensions, "--postprocess", "-")
+    if not fit_on and any(model.postprocess for model in models.values()):
+        raise UserError("--postprocess-data: must be set for --postprocess: a file of sentences, target or target_all")
     return models
 
 
 def draw_records(runs: Mapping[str, str], say: Say) -> Result:
-    """Draws what runs recorded while they trained; says the best scores.
-
-    Raises:
-      UserError: when a run recorded nothing.
-    """
+    """Draws what runs recorded while they trained; says the best scores."""
     from simcse_jax.evaluation import convergence, geometry_pictures
     from simcse_jax.evaluation.analysis import spectrum
     from simcse_jax.runs.dynamics import folder_name, read_records
 
     records = read_records({name: as_path(name) for name in runs}, runs)
     firsts = list(records.groups)
-    shown = unique(short_names([folder_name(name) for name in firsts]), firsts)
-    labels = {name: runs[name] or label for name, label in zip(firsts, shown, strict=True)}
-    if len(set(labels.values())) < len(labels):  # one label for runs that are no group
-        repeated = next(label for label in labels.values() if list(labels.values()).count(label) > 1)
-        raise UserError(
-            f"--runs: the label {repeated} is given to runs that differ in more than their seed, or not in it"
-        )
+    shown = short_names([folder_name(name) for name in firsts])
+    shown = unique([runs[name] or label for name, label in zip(firsts, shown, strict=True)], firsts)
+    labels = dict(zip(firsts, shown, strict=True))
     curves: dict[str, Curve] = {}
     places: dict[str, list[PlanePoint]] = {}
     spectra: dict[str, dict[int, Spectrum]] = {}
@@ -302,29 +245,28 @@ def draw_measured(
     models: Mapping[str, ModelArgument],
     panels: Mapping[str, Sequence[str]],
     runs: Mapping[str, str],
-    encoding: Encoding,
+    open_model: Open,
+    batch_size: int,
     say: Say,
 ) -> Result:
-    """Measures models and checkpoints, and draws them.
-
-    Args:
-      models: by what was given, as in `panels`.
-      runs: labels, empty for none, by the runs' folders.
-    """
-    from simcse_jax.evaluation import geometry, geometry_pictures
+    """Measures models, by what was given, and the checkpoints of runs, with their labels by folder; draws them."""
+    from simcse_jax.evaluation import geometry, geometry_pictures, postprocess, sts
     from simcse_jax.evaluation.analysis import sentences
     from simcse_jax.runs.dynamics import kept_steps
 
     for model in models.values():  # seconds each; a mistake in the last one would cost minutes
-        check_fit(encoding.open(model), model, data)
+        encoder, _ = open_model(model)
+        if model.postprocess:
+            tasks = [(sts.DEVELOPMENT, data.pairs), *data.tasks.items()]
+            postprocess.check(data.fit_on[model.postprocess], encoder.dimension, tasks)
     for name in runs:
         kept_steps(as_path(name))
     positives = int((data.pairs.gold > geometry.POSITIVE).sum())
     say(f"{data.name}: {len(data.pairs.gold)} pairs, {positives} of them rated above 4")
     measure = Measure(data.pairs, sentences.sample([], data.pairs), {}, [])
     with doing():
-        measured, scores, model_facts = measure_models(models, data, encoding, measure, say)
-        places, run_facts = measure_runs(runs, measure, encoding.batch_size, say)
+        measured, scores, model_facts = measure_models(models, data, open_model, measure, say)
+        places, run_facts = measure_runs(runs, measure, batch_size, say)
     compared, _ = sentences.compare(measure.sample, measure.embeddings, measure.changes, data.name)
     if compared:
         say("\n".join(["", sentences.headline(compared), *sentences.changed(compared)]))
@@ -359,11 +301,7 @@ def draw_spectra(spectra: "Mapping[str, Mapping[int, Spectrum]]", title: str) ->
 def read_data(
     data: str, split: str, score: str | None, models: Mapping[str, ModelArgument], fit_on: str, dimensions: int
 ) -> GeometryData:
-    """The graded pairs, the tasks of the score, and the sentences of each post-processing.
-
-    Raises:
-      UserError: for anything that is wrong with them.
-    """
+    """The graded pairs, the tasks of the score, and the sentences of each post-processing."""
     from simcse_jax.evaluation import geometry, postprocess, sts
 
     pairs = geometry.read(data, split)
@@ -394,17 +332,8 @@ def score_title(data: GeometryData) -> str:
     return f"average STS, Spearman × 100{which}"
 
 
-def check_fit(encoder: "SimCSE", model: ModelArgument, data: GeometryData) -> None:
-    """Refuses a post-processing that has too few sentences, or keeps too many dimensions."""
-    from simcse_jax.evaluation import postprocess, sts
-
-    if model.postprocess:
-        tasks = [(sts.DEVELOPMENT, data.pairs), *data.tasks.items()]
-        postprocess.check(data.fit_on[model.postprocess], encoder.dimension, tasks)
-
-
 def measure_models(
-    models: Mapping[str, ModelArgument], data: GeometryData, encoding: Encoding, measure: Measure, say: Say
+    models: Mapping[str, ModelArgument], data: GeometryData, open_model: Open, measure: Measure, say: Say
 ) -> "tuple[dict[str, tuple[str, Geometry]], dict[str, float], dict[str, Any]]":
     """Measures each model and prints a line about it.
 
@@ -420,8 +349,7 @@ def measure_models(
     scores: dict[str, float] = {}
     facts: dict[str, Any] = {}
     for (spec, model), label in zip(models.items(), unique(shown, list(models)), strict=True):
-        encoder = encoding.open(model)
-        encode = functools.partial(encoder.encode, show_progress_bar=True, **encoding.prompt)
+        encoder, encode = open_model(model)
         with doing(label):
             embed = postprocess.transformed(encode, data.fit_on.get(model.postprocess))
             for_task = getattr(embed, "for_task", None)
@@ -470,13 +398,11 @@ def write(
     from simcse_jax.evaluation import geometry_pictures
     from simcse_jax.evaluation.analysis import page, sentences
 
-    files: dict[str, str | bytes] = {FILE: json.dumps(result, indent=2, ensure_ascii=False) + "\n"}
-    files |= {f"{name}.{kind}": content for name, kinds in drawn.items() for kind, content in kinds.items()}
-    parts = {"geometry": geometry_pictures.part(result, drawn)}
+    numbers, parts = {FILE: result}, {"geometry": geometry_pictures.part(result, drawn)}
     if compared:
-        files[sentences.SENTENCES] = json.dumps(compared, ensure_ascii=False) + "\n"
+        numbers[sentences.SENTENCES] = compared
         parts["sentences"] = sentences.part(compared)
-    page.write(output, files, parts)
+    page.write(output, numbers, drawn, parts)
     return [FILE, page.PAGE, *(f"{name}.png and .svg" for name in drawn)]
 
 

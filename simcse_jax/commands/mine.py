@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
-from simcse_jax.commands.command_line import shorten_warnings
 from simcse_jax.commands.prepare import name_options, read_columns
 from simcse_jax.commands.verbs import BatchSize, Count, Dtype, ModelName, Pooler, Seed, Texts, TruncateDim, verb
 from simcse_jax.errors import UserError
-from simcse_jax.host.outputs import RESUMED, output_file
+from simcse_jax.host.outputs import output_file
 
 if TYPE_CHECKING:
     from simcse_jax.bulk.mining.miner import Miner
@@ -107,21 +106,11 @@ def mine(
     limits = max_score, min_score, absolute_margin, relative_margin
     if range_max is None:
         range_max = default_range_max(num_negatives, range_min, any(limit is not None for limit in limits))
-    if num_negatives > (ranks := max(range_max - range_min, 0)):
-        raise UserError(
-            f"--num-negatives {num_negatives}: only {ranks} ranks are left between --range-min {range_min} and "
-            f"--range-max {range_max}"
-        )
-    if at_least > num_negatives:
-        raise UserError(f"--at-least {at_least}: is more than --num-negatives {num_negatives}")
     names = read_columns(columns, ("anchor", "positive"))
-    if len({*names.values()}) < len(names):
-        raise UserError(f"--columns: anchor and positive are both {names['anchor']}; name two columns")
     inputs = as_inputs("--pairs", pairs) | {"--corpus": corpus, "--model": model, "--judge": judge}
-    path = output_file(output, inputs, kinds=PAIR_KINDS, temporary=RESUMED, streamed=False)
+    path = output_file(output, inputs, kinds=PAIR_KINDS, streamed=False)
     try:
-        with shorten_warnings():
-            files = PairFiles(pairs, names)
+        files = PairFiles(pairs, names)
         positives = Positives(files.read())
     except UserError as error:  # about the fields of a config, which are options here
         raise UserError(name_options(str(error))) from None
@@ -134,7 +123,7 @@ def mine(
     options["range_max"] = options.pop("range_max")  # the last one: it may follow from others, which are named then
     about = {f"--{name.replace('_', '-')}": value for name, value in options.items()}
     about["--pairs"] = files.fingerprint()
-    with held_next_to(path), shorten_warnings():
+    with held_next_to(path):
         PartialPairs(path, about, whole=False)  # before models are opened and sentences encoded
         from simcse_jax.bulk.mining.corpus import open_corpus
         from simcse_jax.bulk.mining.judge import open_judge
@@ -143,7 +132,7 @@ def mine(
         from simcse_jax.simcse import SimCSE
 
         encoder = SimCSE(model, pooler=pooler, batch_size=batch_size, dtype=dtype, truncate_dim=truncate_dim)
-        check_search(1, None, backend=backend, similarity=encoder.similarity_fn_name)
+        check_search(1, None, backend, encoder.similarity_fn_name)
         scorer, about_judge = (None, {"--judge": None}) if judge is None else open_judge(judge, batch_size, dtype)
         searched = open_corpus(
             corpus, encoder, corpus_column, {"backend": backend, "refine": refine, "nprobes": nprobes}

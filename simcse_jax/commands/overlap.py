@@ -41,12 +41,7 @@ def lexical_overlap(first: Sequence[str], second: Sequence[str]) -> float:
     F1 = 2 |A ∩ B| / (|A| + |B|) of the multisets A and B; 0 if neither sentence has a word. A word is a lower-case run
     of letters, digits and underscores, including inner apostrophes ("don't"); everything else separates words.
     The paper does not define words.
-
-    Raises:
-      ValueError: for no pairs, or sequences of different lengths.
     """
-    if not len(first):
-        raise ValueError("no pairs")
     scores = [_f1(_words(a), _words(b)) for a, b in zip(first, second, strict=True)]
     return float(np.mean(scores))
 

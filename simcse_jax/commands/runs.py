@@ -3,7 +3,7 @@
 from simcse_jax.commands.verbs import Texts, verb
 from simcse_jax.errors import UserError
 from simcse_jax.host.names import split_label
-from simcse_jax.host.storage import is_remote, local_path
+from simcse_jax.host.storage import local_path
 
 
 @verb
@@ -16,14 +16,10 @@ def list_runs(folders: Texts, /) -> list[list[str]]:
     Args:
       folders: Of a run, or of several at any depth; FOLDER=LABEL gives its name in the table.
     """
-    if not folders:
-        raise UserError("folders: name a folder that has runs")
     named = [split_label(folder) for folder in folders]
     for folder, _ in named:
-        if is_remote(folder):
-            raise UserError(f"{folder}: must be a folder on a disk")
         if not local_path(folder).is_dir():
-            raise UserError(f"{folder}: no such folder")
+            raise UserError(f"{folder}: no such folder on this machine")
     from simcse_jax.runs.listing import find_runs, rows, summarize_run
 
     paths = [local_path(folder) for folder, _ in named]

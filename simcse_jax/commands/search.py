@@ -1,11 +1,9 @@
 """simcse-jax search --model M --data FILE: the nearest sentences to each query, by one model or two."""
 
-import functools
 import json
 import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 from cyclopts import Parameter
@@ -21,13 +19,12 @@ from simcse_jax.commands.verbs import (
     Pooler,
     Queries,
     TruncateDim,
-    say_ignored,
     verb,
 )
 from simcse_jax.errors import UserError
 from simcse_jax.host import streams
 from simcse_jax.host.outputs import check_inputs, output_file, printing
-from simcse_jax.host.storage import is_remote, local_path
+from simcse_jax.host.storage import is_remote, local_path, write_atomically
 
 if TYPE_CHECKING:
     from simcse_jax.encoding.cross_encoder import CrossEncoder
@@ -110,9 +107,8 @@ def search(
     """
     from simcse_jax.data.files import as_inputs
     from simcse_jax.data.sentences import read_sentences
-    from simcse_jax.index.folder import is_index
     from simcse_jax.index.lance import is_lance_index
-    from simcse_jax.index.options import check_precision, check_search, check_small
+    from simcse_jax.index.options import check_precision, check_search
     from simcse_jax.index.results_table import table
     from simcse_jax.simcse import SimCSE
 
@@ -121,42 +117,28 @@ def search(
         raise UserError("nothing to search in; give --data FILE, or --index FOLDER that an earlier call made")
     if query and queries:
         raise UserError("--query: does not go with --queries; leave one of them out")
-    if candidates is not None and candidates < top_k and rerank:
-        raise UserError(f"--candidates {candidates}: must be --top-k, {top_k}, or more")
     inputs: dict[str, str | None] = {"--model": model, "--compare": compare, "--rerank": rerank}
     inputs |= as_inputs("--data", data) | as_inputs("--queries", queries)
     # Sentences are encoded into an index in memory, which can be in no bucket.
     on_disk = index is not None and is_lance_index(index) and not (data and is_remote(index))
     if on_disk and (data or compare):
         raise UserError(f"{'--data' if data else '--compare'}: {index} is an index on disk, which has its sentences")
-    if on_disk:
-        in_memory: dict[str, object] = {
-            "--approximate": approximate,
-            "--backend": backend != "jax",
-            "--storage": storage != "float32",
-        }
-        in_memory |= {"--precision": precision, "--ranges": ranges, "--rescore": rescore}
-        say_ignored(in_memory, "on an index on disk, which takes --refine and --nprobes")
-    else:
-        say_ignored({"--refine": refine, "--nprobes": nprobes}, "on an index in memory")
+    if not on_disk:
         _check_index("--index", index, not data, inputs)
     _check_index("--compare-index", compare_index, False, inputs)
     if index and compare_index and os.path.realpath(index) == os.path.realpath(compare_index):
         raise UserError("--compare-index: the same folder as --index; each model needs its own")
     inputs |= {"--index": index, "--compare-index": compare_index, "--ranges": ranges}
     path = None if output is None else output_file(output, inputs)
-    check = functools.partial(check_search, top_k, threshold, recall_target, backend, storage=storage)
+    check_search(top_k, threshold, backend, storage=storage)  # more is known once there is an index
     check_precision(precision or "float32", "cosine", ranges is not None)
-    check()  # more is known once there is an index
-    if precision or not (index and is_index(local_path(index))):  # otherwise an index says what it keeps
-        check_small(rescore, storage, precision or "float32", backend, "cosine")
     sentences = read_sentences(data, column) if data else None
     asked = list(query) or (read_sentences(queries, queries_column) if queries else None)
 
     judge = None if rerank is None else open_reranker(rerank, batch_size, dtype)
     shared: dict[str, Any] = {"batch_size": batch_size, "dtype": dtype, "truncate_dim": truncate_dim}
     models = [SimCSE(model, pooler=pooler, **shared)]
-    check(models[0].similarity_fn_name)
+    check_search(top_k, threshold, backend, models[0].similarity_fn_name, storage)
     if on_disk:
         models[0].open_index(str(index))
         options: dict[str, Any] = {"refine": refine, "nprobes": nprobes}
@@ -167,7 +149,6 @@ def search(
         options["rescore"] = rescore
     if compare:
         models.append(SimCSE(compare, pooler=compare_pooler, **shared))
-        check(models[1].similarity_fn_name)
         prepare(models[1], sentences, compare_index, kept)
     titles = [
         f"{encoder.name}, pooler {encoder.pooler}{' with head' if encoder.use_head else ''}" for encoder in models
@@ -186,7 +167,7 @@ def search(
         finally:  # also keeps what was found before a wrong query or an interruption
             content = _content(models, judge, answers)
             if path and (answers or sys.exc_info()[0] is None):
-                _write(path, content)
+                write_atomically(path, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
     return content
 
 
@@ -206,7 +187,7 @@ def _answers(
         else:
             from simcse_jax.index.reranking import CANDIDATES, reranked
 
-            count = num_candidates or max(CANDIDATES, top_k)
+            count = max(num_candidates or CANDIDATES, top_k)
             results = [
                 reranked(judge.score_of_each, queries, model.search(queries, count, **options), top_k, threshold)
                 for model in models
@@ -221,12 +202,6 @@ def _content(models: "Sequence[SimCSE]", judge: "CrossEncoder | None", answers: 
         for query, results in answers
     ]
     return {"models": described} | ({"reranked_by": judge.name} if judge else {}) | {"queries": queries}
-
-
-def _write(output: Path, content: Mapping[str, Any]) -> None:
-    from simcse_jax.host.storage import write_atomically
-
-    write_atomically(output, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
 
 
 def _check_index(option: str, name: str | None, needed: bool, inputs: dict[str, str | None]) -> None:

@@ -14,7 +14,6 @@ from simcse_jax.commands.command_line import open_reranker
 from simcse_jax.commands.verbs import WITH_NO, BatchSize, Count, Dtype, ModelName, Names, Pooler, TruncateDim, verb
 from simcse_jax.errors import UserError, require
 from simcse_jax.host.ports import LOCAL, bind, is_local
-from simcse_jax.host.storage import is_remote, local_path
 
 if TYPE_CHECKING:
     import numpy as np
@@ -78,12 +77,8 @@ def serve(
       UserError: for any mistake in the options or the model; most before the model is loaded.
     """
     started = time.monotonic()
-    if max_inputs > max_queue:
-        raise UserError(f"--max-inputs {max_inputs}: more than --max-queue {max_queue}; none such could ever wait")
-    if name is not None and not name.strip():
-        raise UserError("--name: is empty; leave it out, or name the model")
     require("serve", "fastapi", "uvicorn", "prometheus_client", "orjson")
-    from simcse_jax.serving import demo_guard, server
+    from simcse_jax.serving import server
     from simcse_jax.serving.service import Limits
 
     key = read_key()
@@ -93,8 +88,6 @@ def serve(
             let_in = f"set {KEY} in the environment, or give --no-key to let everybody in"
             raise UserError(f"--host {host}: others can reach it; {let_in}")
         print(f"warning: whoever can reach {host} can use the model; {KEY} sets a key", file=sys.stderr)
-    if index is not None and not is_remote(index) and not local_path(index).is_dir():
-        raise UserError(f"--index {index}: no such folder")
     with bind(host, port) as bound:
         from simcse_jax.serving.app import App
         from simcse_jax.serving.guard import Guard
@@ -108,7 +101,7 @@ def serve(
         reranker = None if rerank is None else open_reranker(rerank, batch_size, dtype)
         service = make_service(encoder, name, normalize, search, reranker, limits, metrics)
         app = App(service, metrics, lambda: print(f"ready after {time.monotonic() - started:.1f} s", flush=True))
-        names = demo_guard.HostNames(host, allow_host) if key is None else None
+        names = [host, *allow_host] if key is None else None
         guarded = Guard(app.asgi, limits, metrics, app.paths, key, names)
         where = "this machine alone" if local else "all who can reach this machine"
         asked = f"the key of {KEY}" if key else "no key"

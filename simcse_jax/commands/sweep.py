@@ -7,12 +7,16 @@ table to DIR: FILE.md, FILE.csv, FILE.png and FILE.svg. `--config.sweep.only=A,B
 
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from simcse_jax.commands.command_line import describe_exit_codes, invocation, shorten_warnings
 from simcse_jax.errors import UserError, require
 from simcse_jax.host.storage import local_path
+
+if TYPE_CHECKING:
+    from ml_collections import config_dict
 
 ABOUT = """\
 usage: {program} --config FILE[:VARIANT] --workdir DIR [--config.FIELD=VALUE …]
@@ -54,23 +58,39 @@ def main() -> None:
 
 
 def run(argv: Sequence[str]) -> Path:
+    """Makes the table of a command line, as `make_table` does."""
+    from simcse_jax.config.flags import parse, split_config, split_option
+    from simcse_jax.training.sweeps.over import OPTION, make_sweep, split_options
+
+    options, rest = split_option(argv, OPTION)
+    over = split_options(options)
+    config, workdir = parse(rest, prepare=(lambda recipe: make_sweep(recipe, over)) if over else None)
+    command = shlex.join(["simcse-jax", "sweep", *argv])
+    return make_table(split_config(rest)[0], config, over, workdir, command)
+
+
+def make_table(
+    recipe: str, config: "config_dict.ConfigDict", over: Mapping[str, Sequence[Any]], workdir: str, command: str
+) -> Path:
     """Trains the rows and writes the table, whose file is returned. Checks what it can before the first run.
+
+    Args:
+      recipe: FILE or FILE:VARIANT, which names the table's files and, without `over`, has the rows.
+      config: with the section `sweep`, all values set.
+      over: the rows, by the names of fields their values.
+      workdir: where the runs and the table go.
+      command: what makes the table, as its notes quote it.
 
     Raises:
       UserError: for any mistake; also when a run has failed, after the table of the others is written.
     """
-    command_argv = argv
-    from simcse_jax.config.flags import parse, split_config, split_option
     from simcse_jax.config.sections import Section
-    from simcse_jax.training.sweeps.over import OPTION, make_sweep, name_columns, rows_over
+    from simcse_jax.training.sweeps.over import name_columns, rows_over
     from simcse_jax.training.sweeps.variants import load_variants, read_sweep
 
-    over, argv = split_option(argv, OPTION)
-    config, workdir = parse(argv, prepare=(lambda recipe: make_sweep(recipe, over)) if over else None)
     if over:
         name_columns(config)
-    path, _ = split_config(argv)
-    variants = read_sweep(config, rows_over(over, config) if over else load_variants(path))
+    variants = read_sweep(config, rows_over(over, config) if over else load_variants(recipe))
     sweep = Section.of(config.sweep)
     require("train", "matplotlib")
     from simcse_jax.host.locks import held
@@ -83,15 +103,14 @@ def run(argv: Sequence[str]) -> Path:
         raise UserError(f"--workdir {workdir}: a sweep's folder must be on a disk")
     folder = local_path(workdir)
     runs = runner.all_runs(variants, sweep, folder)
-    file, _, argument = path.partition(":")
+    file, _, argument = recipe.partition(":")
     name = "_".join([Path(file).stem, argument]) if argument else Path(file).stem
     for _, row_config in variants:
         files = [f"{name}.{kind}" for kind in ("md", "csv", "png", "svg")]
-        output_folder(workdir, sources(row_config), files=files, option="--workdir", utf8=True)
+        output_folder(workdir, sources(row_config), files=files, option="--workdir")
     with held(folder), shorten_warnings():
         runner.check_same_data(runs)
         problems = runner.run_all(runs) if sweep.run else runner.report_finished(runs, folder)
-        command = shlex.join(["simcse-jax", "sweep", *command_argv])
         command = command.encode(errors="backslashreplace").decode()  # a folder's name need not be UTF-8
         runner.check_same_data(runs)  # the new ones too
         by_run, every_absent, measures = scores.read_scores(runs)

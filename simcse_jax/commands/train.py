@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from simcse_jax.commands.command_line import importing, say_next, shorten_warnings
+from simcse_jax.commands.command_line import importing, say_next
 from simcse_jax.errors import UserError
 
 DRY = "--dry-run"
@@ -28,15 +28,12 @@ def train(argv: Sequence[str]) -> None:
         from simcse_jax.training.run import sources, train_and_evaluate
 
     if workdir and not is_remote(workdir):
-        output_folder(workdir, sources(config), files=FILES, option="--workdir", utf8=True)
+        output_folder(workdir, sources(config), files=FILES, option="--workdir")
     if is_dry:
         from simcse_jax.training.dry_run import dry_run
 
         if profile:
             raise UserError(f"{DRY}: writes nothing; leave --profile out")
-        with shorten_warnings():
-            return dry_run(config, workdir)
-    with shorten_warnings():
-        is_first = train_and_evaluate(config, workdir, profile)
-    if is_first:
+        return dry_run(config, workdir)
+    if train_and_evaluate(config, workdir, profile):
         say_next("export", "--workdir", workdir, "--output", "DIR")

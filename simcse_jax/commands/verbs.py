@@ -8,7 +8,6 @@ import functools
 import importlib
 import inspect
 import itertools
-import numbers
 import re
 import sys
 import types
@@ -60,8 +59,8 @@ Numbers = Annotated[Sequence[int], Parameter(consume_multiple=1, converter=_numb
 Seed = Annotated[int, Parameter(validator=Number(gte=0, lt=2**32))]
 Count = Annotated[int, Parameter(validator=Number(gte=1, lt=2**31))]
 Counts = Annotated[Numbers, Parameter(validator=Number(gte=1, lt=2**31))]
-Text = Annotated[str, Parameter(converter=_readable, allow_leading_hyphen=True)]
-Queries = Annotated[Sequence[str], Parameter(converter=_all_readable, allow_leading_hyphen=True)]
+Text = Annotated[str, Parameter(converter=_readable)]
+Queries = Annotated[Sequence[str], Parameter(converter=_all_readable)]
 Prompts = Annotated[Sequence[str], Parameter(consume_multiple=1, converter=_all_readable)]
 Fields = Annotated[Sequence[str], Parameter(parse=False)]  # of a config; on a command line --config.FIELD=VALUE
 WITH_NO = Parameter(negative=None)  # for a switch that has a --no-
@@ -86,7 +85,7 @@ def verb(function: Callable[P, R]) -> Callable[P, R]:
     """A function that checks the arguments that a program gives it, as the command line does.
 
     Raises:
-      UserError: naming an argument of a wrong type, which is not one of its choices, or out of its bounds.
+      UserError: naming an argument that is not one of its choices, or out of its bounds.
     """
 
     @functools.wraps(function)
@@ -106,8 +105,8 @@ def verb(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def _argument(name: str, value: Any, hint: Any) -> Any:
-    """An argument in the type that the function declares."""
-    accepted, choices, parameters, hints, items = list[type](), list[Any](), list[Parameter](), [hint], list[Any]()
+    """An argument in the form that the function expects, if it is one of its choices and within its bounds."""
+    hints, kinds, choices, items, parameters = [hint], list[Any](), list[Any](), list[Any](), list[Parameter]()
     while hints:
         hint = hints.pop()
         origin, arguments = get_origin(hint), get_args(hint)
@@ -118,31 +117,21 @@ def _argument(name: str, value: Any, hint: Any) -> Any:
             hints += arguments
         elif origin is Literal:
             choices += arguments
+        elif origin is Sequence:
+            items += arguments
         else:
-            accepted.append(origin or hint)
-            items += arguments if origin is Sequence else ()
-    if value is None and types.NoneType in accepted:
+            kinds.append(hint)
+    if value is None:
         return value
-    if choices:
-        if value not in choices:
-            raise UserError(f"{name} {value!r:.60}: must be one of {', '.join(choices)}")
-        return value
-    if isinstance(value, Path) and (str in accepted or items):
+    if choices and value not in choices:
+        raise UserError(f"{name} {value!r:.60}: must be one of {', '.join(choices)}")
+    if isinstance(value, Path):
         value = str(value)
-    if items and not (isinstance(value, str) and str in accepted):
-        if isinstance(value, str):
-            value = _parts(value) if any(parameter.converter is _split for parameter in parameters) else [value]
-        value = [_argument(name, item, items[0]) for item in (value if isinstance(value, Sequence) else [value])]
-    if not isinstance(value, bool):  # numbers of NumPy's too
-        if int in accepted and isinstance(value, numbers.Integral):
-            value = int(value)
-        elif float in accepted and isinstance(value, numbers.Real):
-            value = float(value)
-    if not isinstance(value, tuple(accepted)) or (isinstance(value, bool) and bool not in accepted):
-        kinds = " or ".join(kind.__name__.lower() for kind in accepted if kind is not types.NoneType)
-        raise UserError(f"{name} {value!r:.60}: must be {kinds}")
-    validators: list[Any] = [check for parameter in parameters for check in cast(tuple[Any, ...], parameter.validator)]
-    for check in validators:
+    if items and isinstance(value, str) and str not in kinds:
+        value = _parts(value) if any(parameter.converter is _split for parameter in parameters) else [value]
+    if items and not isinstance(value, str):
+        value = [_argument(name, item, items[0]) for item in value]
+    for check in itertools.chain.from_iterable(cast(Any, parameter.validator) for parameter in parameters):
         try:
             check(type(value), value)
         except ValueError as error:
@@ -263,7 +252,6 @@ def parse(command: str, argv: Sequence[str]) -> tuple[Callable[..., None], inspe
         from simcse_jax.config.flags import split_fields
 
         fields, argv = split_fields(argv)
-    _check_texts(made, argv)
     try:
         function, bound, _ = made.parse_args(argv, exit_on_error=False, print_error=False)
     except cyclopts.CycloptsError as error:
@@ -280,17 +268,6 @@ def parse(command: str, argv: Sequence[str]) -> tuple[Callable[..., None], inspe
 
 def _raise_broken_pipe() -> None:
     raise BrokenPipeError
-
-
-def _check_texts(made: App, argv: Sequence[str]) -> None:
-    """Refuses an option in place of a text, which may begin with hyphens: the text was forgotten."""
-    pairs = [pair for pair in itertools.pairwise(argv) if all(text.startswith("--") for text in pair)]
-    if not pairs:  # as mostly: what follows takes as long as parsing itself
-        return
-    options = {name: argument for argument in made.assemble_argument_collection() for name in argument.names}
-    for option, text in pairs:
-        if text in options and option in options and options[option].parameter.allow_leading_hyphen:
-            raise UserError(f"{option}: needs a text before {text}; write {option}={text} if that is meant")
 
 
 def make_main(command: str) -> Callable[[], None]:

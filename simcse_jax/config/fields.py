@@ -8,24 +8,17 @@ from ml_collections import config_dict
 from simcse_jax.choices import (
     AUGMENTATIONS,
     CONVOLUTION_ACTIVATIONS,
-    DEVELOPMENT,
     DTYPES,
-    EXTRA,
     HEADS,
     MASK,
     MOST_CHANNELS,
     PLACE,
     POOLERS,
     POSITIVES,
-    POSTPROCESSING,
-    PROTOCOLS,
-    RETRIEVAL,
-    TASKS,
     WIDEST_CONVOLUTION,
 )
+from simcse_jax.config.evaluation_fields import EVALUATION_FIELDS, EVALUATION_SECTIONS
 from simcse_jax.config.loss_fields import LOSS_FIELDS, LOSS_SECTIONS, TEMPLATE, fields_of_objectives, reads_scores
-from simcse_jax.config.parallel_fields import PARALLEL_FIELDS
-from simcse_jax.config.retrieval_fields import RETRIEVAL_FIELDS, RETRIEVAL_SECTIONS
 from simcse_jax.config.sections import Config, is_section
 from simcse_jax.config.source_fields import SOURCE_FIELDS, SOURCE_SECTIONS, read_range
 from simcse_jax.field import (
@@ -35,8 +28,6 @@ from simcse_jax.field import (
     at_least,
     at_most,
     each_once,
-    either,
-    empty_or_named,
     empty_or_one_of,
     explain,
     field,
@@ -47,7 +38,7 @@ from simcse_jax.field import (
     one_of,
     rule,
 )
-from simcse_jax.host.storage import is_remote, local_path
+from simcse_jax.host.storage import is_remote
 from simcse_jax.objectives.objective import Objective
 from simcse_jax.objectives.registry import BUILT_IN, OBJECTIVES, add, check_known, needing
 
@@ -64,10 +55,10 @@ TRACKERS = {  # see runs/reporters
     "mlflow": "at MLFLOW_TRACKING_URI, in the experiment of MLFLOW_EXPERIMENT_NAME",
 }
 MOST_POSITIVES = 15  # of an anchor: each has masks of its own (objectives/views.py)
+GATHERED = ("step", BY_LAYER := "layer")  # see training/gathering.py
 PRECISIONS = ("highest", "high", "default")  # JAX's names
 LARGEST = 2**31 - 1  # whole number: steps and rows are counted in int32 on devices
 ODD = tuple(map(str, range(1, WIDEST_CONVOLUTION + 1, 2)))
-FEWEST_ANALYSED = 10  # sentences of analysis.sentences
 
 
 SECTIONS = {
@@ -82,9 +73,7 @@ SECTIONS = {
     "data.augment": "A changed copy of a sentence as its positive (SimCSE, Table 1).",
     **LOSS_SECTIONS,
     "train": "The optimization.",
-    "eval": "Scores during training, and at the end.",
-    **RETRIEVAL_SECTIONS,
-    "analysis": "How the space changes during training: eight numbers of the last layer (docs/guides/dynamics.md).",
+    **EVALUATION_SECTIONS,
     "checkpoint": "The checkpoints that a run keeps, besides the two latest and the best one.",
     "parallel": "Devices and processes.",
 }
@@ -92,14 +81,6 @@ SECTIONS = {
 
 def _reads_scores(config: Any) -> bool:
     return bool(needing(config.objective, "scores"))
-
-
-def _is_file(data: str) -> bool:
-    return bool(data) and local_path(data).is_file()
-
-
-def _is_folder(config: Any) -> bool:
-    return bool(config.eval.data) and not _is_file(config.eval.data)
 
 
 FIELDS = {
@@ -135,7 +116,7 @@ FIELDS = {
     "model.convolutions.activation": field(
         "none",
         f"What follows them. {explain(CONVOLUTION_ACTIVATIONS)}.",
-        either(CONVOLUTION_ACTIVATIONS),
+        one_of(CONVOLUTION_ACTIVATIONS),
         only="model.convolutions.widths",
     ),
     "model.dropout": number(0.1, "The dropout rate in training.", BELOW_ONE),
@@ -145,7 +126,7 @@ FIELDS = {
         rule("at least 0 and below 1, or -1", lambda x: x == -1 or 0 <= x < 1),
     ),
     "model.attention_kernels": field(
-        False, "Attention of more than 512 tokens by kernels of TPUs and GPUs, where nothing of it is dropped."
+        False, "Attention of more than 512 tokens by kernels of NVIDIA GPUs, where nothing of it is dropped."
     ),
     "model.keep_settings": field(
         False,
@@ -259,7 +240,7 @@ FIELDS = {
     "train.batch_size": field(
         64, "Examples per step, on all devices together.", at_least(2, "the others of a batch are the negatives")
     ),
-    "train.optimizer": field("adamw", f"How gradients become updates. {explain(OPTIMIZERS)}.", either(OPTIMIZERS)),
+    "train.optimizer": field("adamw", f"How gradients become updates. {explain(OPTIMIZERS)}.", one_of(OPTIMIZERS)),
     "train.learning_rate": number(3e-5, "The learning rate, the largest of the schedule.", above(0)),
     "train.schedule": field("linear", f"How the learning rate changes. {explain(SCHEDULES)}.", one_of(SCHEDULES)),
     "train.warmup": number(
@@ -317,97 +298,35 @@ FIELDS = {
         "Write products of bfloat16 factors as bfloat16 on TPUs and GPUs: less memory traffic, more rounding.",
         only="train.dtype=bfloat16",
     ),
-    "eval.data": field(
-        "data/SentEval/data/downstream",
-        "SentEval's folder, or a file of graded pairs; empty: nothing is scored but eval.retrieval.",
-    ),
-    "eval.development": field(
-        "stsb",
-        "What chooses the best checkpoint: STS-B's or SICK-R's development set of SentEval's folder, or retrieval.",
-        one_of((*DEVELOPMENT, RETRIEVAL)),
-        only=lambda config: config.eval.development == RETRIEVAL or _is_folder(config),
-    ),
-    "eval.pooler": field(
-        "",
-        "The pooler of scores, and of the trained model; empty: model.pooler, that of training.",
-        empty_or_one_of(POOLERS),
-    ),
-    "eval.development_pooler": field(
-        "",
-        "The pooler of the scores that choose the best checkpoint; empty: that of all scores.",
-        empty_or_one_of(POOLERS),
-    ),
-    "eval.every": field(
-        250, "Steps between evaluations; each one also saves a checkpoint. 0: the start and the end alone.", at_least(0)
-    ),
-    "eval.encoder": field(
-        "anchor",
-        "Of two encoders (model.dual_encoder), the one that is scored and kept. anchor: that of the anchors; better: "
-        "both are scored, and the better one is the model at each step.",
-        either(("anchor", "better")),
-        only=lambda config: config.model.dual_encoder and (config.eval.development == RETRIEVAL or config.eval.data),
-    ),
-    "eval.tasks": field(
-        TASKS, "The tasks that score the best checkpoint at the end.", each_once("task", TASKS), only=_is_folder
-    ),
-    "eval.transfer": field(False, "Also score the transfer tasks at the end."),
-    "eval.transfer_protocol": field(
-        "sklearn", f"SentEval's protocol of transfer. {explain(PROTOCOLS)}.", one_of(PROTOCOLS), only="eval.transfer"
-    ),
-    "eval.extra": field(
-        (),
-        "Also scored at the end: stsb_dev and sickr_dev, the development sets of STS-B and SICK-R; geometry, alignment "
-        "and uniformity of STS-B (train, dev and test). A sweep sets what its columns need.",
-        each_once("score", EXTRA),
-    ),
-    "eval.against_start": field(
-        False,
-        "At the end, compare the best checkpoint with the start, and keep the start unless the checkpoint is better: "
-        "the 95% interval of its gain, by a paired bootstrap, lies above 0. Of a file of pairs, one half then chooses "
-        "the checkpoint and the other compares, or all do where eval.every=0.",
-        only=lambda config: has_scores(config),
-    ),
-    "eval.postprocess": field(
-        "",
-        "The post-processing of the embeddings that are scored at the end; empty: none.",
-        empty_or_named("method", POSTPROCESSING),
-    ),
-    "eval.postprocess_data": field(
-        "",
-        "The sentences that it is fit on: a source as for data.train (all of its columns); target: for each task "
-        "the sentences that it is scored on; or target_all: those of its train, dev and test sets together.",
-    ),
-    "eval.postprocess_dimensions": field(0, "Dimensions that whitening keeps; 0: all.", at_least(0)),
-    **RETRIEVAL_FIELDS,
-    "analysis.every": field(
-        0, "Steps between measurements; the start and the end are measured too. 0: none.", at_least(0)
-    ),
-    "analysis.data": field(
-        "",
-        "A file of sentences, or of graded pairs (their first sentences), or SentEval's data/downstream; "
-        "empty: that of eval.data.",
-        only="analysis.every",
-    ),
-    "analysis.split": field(
-        "dev",
-        "The split of STS-B that is measured, where the data are SentEval's folder.",
-        one_of(("dev", "test")),
-        only=lambda config: config.analysis.every and not _is_file(config.analysis.data),
-    ),
-    "analysis.repeated_sentences": field(
-        "drop",
-        "Whether a sentence that the data repeat is measured as often (keep), or once.",
-        one_of(("drop", "keep")),
-        only="analysis.every",
-    ),
-    "analysis.sentences": field(
-        256,
-        "The number of sentences that are measured, evenly spread over the data.",
-        at_least(FEWEST_ANALYSED, "tokens must occur in several"),
-        only="analysis.every",
-    ),
+    **EVALUATION_FIELDS,
     "checkpoint.keep_every": field(0, "Also keep the checkpoint of every n-th step; 0: none of them.", at_least(0)),
-    **PARALLEL_FIELDS,
+    "parallel.devices": field(0, "The number of devices of each process; 0: all.", at_least(0)),
+    "parallel.chunk_size": field(
+        0, "Examples encoded at a time on each device: less memory for more time; 0: all.", at_least(0)
+    ),
+    "parallel.parts": field(
+        0,
+        "The number of devices that share a copy of the parameters and of the optimizer's state; 0: all.",
+        at_least(0),
+    ),
+    "parallel.gather": field(
+        "step",
+        "Parameters are whole on each device for a step (step), or those of a layer while it computes (layer): less "
+        "memory, and each layer is computed again in the backward pass.",
+        one_of(GATHERED),
+    ),
+    "parallel.processes": field(
+        1,
+        "1: this process alone; 0: as Slurm, Open MPI, Kubernetes or the TPU reports; n: set the two fields below.",
+        at_least(0),
+    ),
+    "parallel.process_id": field(
+        0,
+        "The number of this process, from 0 to n - 1.",
+        at_least(0),
+        only=lambda config: config.parallel.processes > 1,
+    ),
+    "parallel.coordinator": field("", "The HOST:PORT of process 0."),
 }
 
 
@@ -473,8 +392,3 @@ def scoring_pooler(config: Mapping[str, Any]) -> str:
 def trains(config: Config) -> bool:
     """Whether the run trains at all; without a step the initial model is scored."""
     return bool(config.train.max_steps or config.train.epochs)
-
-
-def has_scores(config: Config) -> bool:
-    """Whether the run is scored while it trains."""
-    return bool(config.eval.data or config.eval.retrieval.data or config.data.held_out)

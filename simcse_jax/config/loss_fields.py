@@ -5,11 +5,10 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
-from simcse_jax.choices import CHANGES, DENOISING, HEADS, MASKED, NORMS, PLACE, REPEATED, REPETITIONS, STATISTICS
+from simcse_jax.choices import CHANGES, DENOISING, MASKED, NORMS, PLACE, REPEATED, REPETITIONS, STATISTICS
 from simcse_jax.config.sections import Config
-from simcse_jax.errors import UserError
-from simcse_jax.field import BELOW_ONE, Field, at_least, at_most, either, explain, field, list_of, number, one_of, rule
-from simcse_jax.objectives.objective import ELEMENTS, SCORES, Objective
+from simcse_jax.field import BELOW_ONE, Field, at_least, at_most, explain, field, list_of, number, one_of, rule
+from simcse_jax.objectives.objective import Objective
 from simcse_jax.objectives.registry import OBJECTIVES, needing
 
 POLICIES = {  # which dropout masks the sentences of a pair get; see objectives/views.py
@@ -170,7 +169,7 @@ LOSS_FIELDS = {
     "views.repetition_reading": field(
         "paper",
         f"How many of N tokens are repeated, for repeated. {explain(REPETITIONS)}.",
-        either(REPETITIONS),
+        one_of(REPETITIONS),
         only=f"views.positive_change={REPEATED}",
     ),
     "views.positive_template": field(
@@ -202,7 +201,7 @@ LOSS_FIELDS = {
         "plain", f"The batch norm after the last layer. {explain(NORMS)}.", one_of(NORMS), only=_projects
     ),
     "projector.statistics": field(
-        "together", f"Batch norm's mean and variance. {explain(STATISTICS)}.", either(STATISTICS), only=_projects
+        "together", f"Batch norm's mean and variance. {explain(STATISTICS)}.", one_of(STATISTICS), only=_projects
     ),
     "projector.objectives": field((), "The objectives that see projected embeddings.", only=_projects),
     **fields_of_objectives(_objectives(teacher=False)),
@@ -255,69 +254,3 @@ def matryoshka_weights(config: Config) -> list[float]:
     dimensions, weights = config.matryoshka.dimensions, config.matryoshka.weights
     by_size = zip(map(int, dimensions), read_weights(weights) or [1.0] * len(dimensions), strict=True)
     return [weight for _, weight in sorted(by_size, reverse=True)]
-
-
-def check_kept(config: Config, field: str, purpose: str) -> None:
-    """Refuses a head, or a pooler, that embeddings have in training alone.
-
-    Args:
-      config: of a run.
-      field: that asks for the check.
-      purpose: what would be untrue of the model's embeddings.
-
-    Raises:
-      UserError: naming the fields.
-    """
-    model, pooler = config.model, config.eval.pooler
-    if HEADS[model.mlp].trained != HEADS[model.mlp].scored:
-        raise UserError(
-            f"{field}: with model.mlp={model.mlp} {purpose} only after a head that the model does not keep; "
-            "set model.mlp=none or always"
-        )
-    if pooler not in ("", model.pooler):
-        raise UserError(
-            f"{field}: {purpose} only with the pooler of training, {model.pooler}, and the model has "
-            f"eval.pooler={pooler}; leave that empty"
-        )
-
-
-def check_matryoshka(config: Config) -> None:
-    """Refuses weights of other sizes, and objectives that cannot be taken at several sizes."""
-    dimensions, weights, projector = config.matryoshka.dimensions, config.matryoshka.weights, config.projector
-    if weights and len(weights) != len(dimensions):
-        raise UserError(
-            f"config.matryoshka.weights={','.join(weights)}: {len(weights)} weights for {len(dimensions)} of "
-            "matryoshka.dimensions; give one for each, or none"
-        )
-    if not dimensions:
-        return
-    check_kept(config, "config.matryoshka.dimensions", "the first elements are trained")
-    truncated = [objective.name for objective in needing(config.objective, "truncatable")]
-    for name in projector.objectives if projector.widths else ():
-        if name in truncated:
-            raise UserError(
-                f"config.matryoshka.dimensions: objective.{name} sees projected embeddings, whose elements are not "
-                "those of the embedding; leave it empty, or take the objective out of projector.objectives"
-            )
-
-
-def check_teacher(config: Config) -> None:
-    """Refuses objectives of a teacher without one, and data that have no sentence for it."""
-    names = [objective.name for objective in needing(config.objective, "teacher")]
-    if not names:
-        return
-    needed = [objective.name for objective in needing(config.objective, "teacher") if objective.teacher != SCORES]
-    if needed and not config.teacher.model:
-        raise UserError(f"config.teacher.model: must be set for objective.{needed[0]}: a model")
-    if config.data.mixed:
-        raise UserError(
-            f"config.data.mixed: objective.{names[0]} reads all sentences of every example, and some sources lack one; "
-            "set it to False, or the objective's weight to 0.0"
-        )
-    for name in (objective.name for objective in needing(config.objective, "teacher") if objective.teacher == ELEMENTS):
-        check_kept(config, f"config.objective.{name}.weight", "the trained embedding is the teacher's")
-        if config.teacher.second:
-            raise UserError(
-                f"config.teacher.second={config.teacher.second}: objective.{name} compares elements, of which two "
-                "teachers have no mean; leave it empty"
-            )

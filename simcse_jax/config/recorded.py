@@ -2,14 +2,14 @@
 
 import hashlib
 import json
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from ml_collections import config_dict
 
 from simcse_jax.config.fields import default_config, flatten
 from simcse_jax.config.sections import Config
-from simcse_jax.errors import UserError
+from simcse_jax.errors import UserError, reason
 from simcse_jax.host.storage import as_path, other_format, read_json, written_by
 from simcse_jax.host.version import __version__
 from simcse_jax.objectives.registry import BUILT_IN
@@ -25,30 +25,18 @@ def is_record(path: str) -> bool:
 def recorded_config(path: str) -> config_dict.ConfigDict:
     """The config that a `run.json` records, with the processes and their addresses at their defaults."""
     run = read_json(as_path(path))
-    section = run.get("config")
-    if not section or not isinstance(section, dict):
+    recorded = run.get("config")
+    if not recorded or not isinstance(recorded, dict):
         raise UserError(f"--config {path}: has no config; give the run.json of a run's folder, or a recipe")
-    objectives = section.get("objective")
     try:
-        config = default_config(
-            *(name for name in objectives if name not in BUILT_IN) if isinstance(objectives, dict) else ()
-        )
-    except UserError as error:
-        raise UserError(f"--config {path}: {error}") from None
-    fields_of_config = flatten(config)
-    fields = dict(_flat(section, fields_of_config))
-    check_names(run, fields, fields_of_config, f"--config {path}")
-    for name, value in fields.items():
-        if name in ELSEWHERE:
-            continue
-        try:
-            if isinstance(value, bool) != isinstance(fields_of_config[name], bool):
-                raise TypeError
-            config.update_from_flattened_dict({name: tuple(value) if isinstance(value, list) else value})
-        except (TypeError, ValueError):
-            raise UserError(
-                f"--config {path}: {name} is {value!r:.60}; its default is {fields_of_config[name]!r}"
-            ) from None
+        config = default_config(*(name for name in recorded.get("objective", {}) if name not in BUILT_IN))
+        fields = flatten(recorded)
+        check_names(run, fields, flatten(config), f"--config {path}")
+        for name, value in fields.items():
+            if name not in ELSEWHERE:
+                config.update_from_flattened_dict({name: tuple(value) if isinstance(value, list) else value})
+    except (TypeError, ValueError) as error:
+        raise UserError(f"--config {path}: damaged: {reason(error)}") from None
     return config
 
 
@@ -64,24 +52,10 @@ def config_fingerprint(config: Config) -> str:
 
 
 def check_names(run: Mapping[str, Any], names: Collection[str], fields: Collection[str], where: str) -> None:
-    """Refuses a `run.json` whose config has other fields than ours: that of another version, or a damaged one.
-
-    Args:
-      run: its contents.
-      names: the fields of its config.
-      fields: ours.
-    """
+    """Refuses a `run.json` whose config has other `names` than our `fields`: that of another version, or damaged."""
     missing = [f"config.{name} is missing" for name in fields if name not in names]
     problems = missing + [f"config.{name} is no field" for name in names if name not in fields]
     if problems and written_by(run) in (None, __version__):
         raise UserError(f"{where}: damaged: {problems[0]}")
     if problems:
         raise other_format(where, run, "use that version, or train again")
-
-
-def _flat(section: Mapping[str, Any], fields: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    for name, value in section.items():
-        if isinstance(value, dict) and f"{prefix}{name}" not in fields:
-            yield from _flat(value, fields, f"{prefix}{name}.")
-        else:
-            yield f"{prefix}{name}", value

@@ -4,12 +4,12 @@ import csv
 from collections.abc import Sequence
 from typing import Any
 
-from simcse_jax.choices import ROLES, SPANS
+from simcse_jax.choices import ROLES
 from simcse_jax.config.sections import Config
 from simcse_jax.errors import UserError
-from simcse_jax.field import either, empty_or_one_of, explain, field, list_of, rule
+from simcse_jax.field import empty_or_one_of, explain, field, list_of, one_of, rule
 from simcse_jax.host.names import split_sources
-from simcse_jax.objectives.registry import find_pairing, needing
+from simcse_jax.objectives.registry import needing
 
 ONE_SOURCE = "one_source"
 BATCHING = {"mixed": "any of them", ONE_SOURCE: "one of them, so negatives in the batch are of the same source"}
@@ -54,7 +54,7 @@ SOURCE_FIELDS = {
         only=lambda config: _has_several_sources(config) and config.data.batching != ONE_SOURCE,
     ),
     "data.batching": field(
-        "mixed", f"The sources of a batch's rows. {explain(BATCHING)}.", either(BATCHING), only=_has_several_sources
+        "mixed", f"The sources of a batch's rows. {explain(BATCHING)}.", one_of(BATCHING), only=_has_several_sources
     ),
     "data.equal_texts": field(
         "",
@@ -109,40 +109,6 @@ def _split(field: str, text: str, sources: Sequence[str]) -> list[str]:
     return prompts * (len(sources) if len(prompts) == 1 else 1)
 
 
-def check_sources(config: Config) -> None:
-    """Refuses weights and prompts that do not fit the sources, and data whose rows must stay together."""
-    data = config.data
-    prompts = read_prompts(config)
-    count = len(split_sources(data.train)) if data.weights else 0
-    if data.weights and len(data.weights) != count:
-        raise UserError(
-            f"config.data.weights={','.join(data.weights)}: {len(data.weights)} weights, but data.train names {count} "
-            "source(s); give one for each, or none"
-        )
-    by_source = {
-        "data.weights": bool(data.weights),
-        "data.batching": data.batching == ONE_SOURCE,
-        "data.no_duplicates": data.no_duplicates,
-        **{f"data.prompts.{role}": len(set(texts)) > 1 for role, texts in zip(ROLES, prompts, strict=False)},
-    }
-    name = next((name for name, values in by_source.items() if values and data.positives == SPANS), None)
-    if name is not None:
-        raise UserError(f"config.{name}: spans are drawn from all documents together; leave it as it is by default")
-    maker = find_pairing(config.objective)
-    if data.no_duplicates and maker:
-        raise UserError(
-            f"config.data.no_duplicates: objective.{maker[0]} makes its pairs of all sentences of an epoch, and some "
-            "of a sentence and itself; set it to False, or the objective's weight to 0.0"
-        )
-    if data.weights and maker and data.batching != ONE_SOURCE:
-        raise UserError(
-            f"config.data.weights: objective.{maker[0]} makes its pairs of all sentences of an epoch; leave it "
-            f"empty, or set data.batching={ONE_SOURCE}"
-        )
-    if data.mixed and data.batching != ONE_SOURCE and (needed := gap_reason(config)):
-        raise UserError(f"config.data.mixed: {needed[0]}; set it to False, or {needed[1]}")
-
-
 def gap_reason(config: Config) -> tuple[str, str] | None:
     """Why no row may lack a sentence that others have, and how to change that; None: rows may."""
     if config.projector.widths:
@@ -150,9 +116,9 @@ def gap_reason(config: Config) -> tuple[str, str] | None:
             "batch norm of the projector would count what stands in for missing sentences",
             "leave projector.widths empty",
         )
-    if reading := needing(config.objective, "every_sentence"):
+    if reading := needing(config.objective, "every_sentence") or needing(config.objective, "teacher"):
         return (
-            f"objective.{reading[0].name} reads both sentences of every example, and some sources lack one",
+            f"objective.{reading[0].name} reads all sentences of every example, and some sources lack one",
             "set the objective's weight to 0.0",
         )
     return None

@@ -8,9 +8,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from simcse_jax.choices import AUGMENTATIONS
 from simcse_jax.data.draws import row_generator
-from simcse_jax.errors import UserError
 
 CHANGES = ("crop", "delete", "delete_one", "synonym")  # of one sentence's words
 
@@ -22,16 +20,12 @@ def augment(
 
     Args:
       sentences: N sentences; a sentence's index is its row.
-      name: one of `AUGMENTATIONS`.
+      name: one of `choices.AUGMENTATIONS`.
       percent: the share of words that `crop` and `delete` remove, or of tokens that `mlm` replaces.
       lexicon: for `synonym`, see `Synonyms`.
       mlm_model: for `mlm`, see `replace_by_mlm`.
       seed, column: these and the row decide the outcome.
     """
-    if name not in AUGMENTATIONS:
-        raise UserError(f"data.augment.name={name!r}: must be one of {', '.join(AUGMENTATIONS)}")
-    if name in ("crop", "delete", "mlm") and not 0 < percent < 100:
-        raise UserError(f"data.augment.percent={percent}: must be above 0 and below 100")
     if name == "mlm":
         from simcse_jax.data.masked_words import replace_by_mlm  # needs JAX, which is not imported to check a config
 

@@ -5,11 +5,10 @@ import itertools
 import numbers
 import re
 import warnings
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from shlex import quote
 from typing import NamedTuple
 
-from simcse_jax.data.files import stem_of
 from simcse_jax.data.row_lists import Negatives, numbered
 from simcse_jax.data.rows import Row, is_number
 from simcse_jax.data.scores import parse_score
@@ -63,12 +62,10 @@ METADATA |= {"category", "topic", "domain", "dataset", "subset", "type", "tag", 
 METADATA |= {"labels", "scores", "negativerows", *(name.replace("_", "") for name in itertools.chain(*SCORED_APART))}
 LOOKED_AT = 1000  # rows examined to see whether a column chosen without its name holds sentences
 MANY = 12  # in this many rows, sentences are rarely all alike
-NOT_SENTENCES: dict[str, Callable[[str], object]] = {  # if all cells of a column match
-    "numbers": is_number,
-    "dates": re.compile(r"\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}([T ]\d{1,2}:\d{2}\S*)?|\d{1,2}:\d{2}(:\d{2})?").fullmatch,
-    "links": re.compile(r"(\w+://|www\.)\S+").fullmatch,
-    "identifiers": re.compile(r"(?=\D*\d)[\w.:/#-]+", re.ASCII).fullmatch,
-}
+CODE = re.compile(  # a date, a link or an identifier
+    r"\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4} \d\S*|(\w+://|www\.)\S+|(?=\D*\d)[\w.:/#-]+", re.ASCII
+)
+CURE = "set data.columns.anchor (and positive, negative)"
 ENDS = tuple(".!?。！？")  # of sentences
 SHOWN = 12  # names of columns in an error
 
@@ -114,7 +111,6 @@ class Chosen(NamedTuple):
     negatives: Negatives  # which of these are hard negatives
     unsure: tuple[int, ...] = ()  # which of `places` were not chosen by name
     alone: bool = False  # the table has no other column
-    missed: frozenset[str] = frozenset()  # usual names of the next role, which the table lacks
     unread: tuple[str, ...] = ()  # further columns that may hold sentences
     scored: bool = False  # not named, and next to a column of scores
 
@@ -140,39 +136,42 @@ def choose_columns(
         sentences = [name for name in content if is_sentences(name)] or (content if len(content) == 1 else [])
         chosen = _by_name(names, sentences, where, roles) or _by_order(names, sentences, content, where, ordered)
     for place in chosen.places:
-        check_unique(names, names[place], where)
+        place_of(names, names[place], where)
     return chosen._replace(alone=len(names) == 1, scored=not mapped and bool(of_values(names, SCORES)))
 
 
-def choose_column(names: Sequence[str], rows: Iterable[Row], column: str | None, where: str) -> str:
+def place_of(names: Sequence[str], name: str, where: str, field: str = "") -> int:
+    """The index of a column, whose name must be there, and only once; `field` is the setting that names it."""
+    if name not in names:
+        said = f" ({field})" if field else ""
+        raise UserError(f"{where}: no column {name!r:.60}{said}; it has {listed(names, name)}")
+    if list(names).count(name) > 1:
+        raise UserError(f"{where}: {list(names).count(name)} columns are called {name!r}; rename them")
+    return list(names).index(name)
+
+
+def choose_column(names: Sequence[str], column: str | None, where: str) -> str:
     """The one column of sentences to encode or to search: the named one, one with a usual name, or the only one.
 
-    Refuses a first line that is a sentence, and numbers as the only column besides labels and row numbers.
-
-    Args:
-      rows: looked at if no name decides.
+    Refuses a first line that is a sentence.
     """
-    usual = _named(names, ("sentence", "text", *USUAL_NAMES["anchor"]))
-    candidates = usual or [name for name in names if is_sentences(name) or len(names) == 1]
-    if column is not None and column not in names:
-        raise UserError(f"{where}: no column {column!r:.60}; it has {listed(names, column)}")
-    if column is None and len(candidates) == 1:
+    if column is None:
+        usual = _named(names, ("sentence", "text", *USUAL_NAMES["anchor"]))
+        candidates = usual or [name for name in names if is_sentences(name) or len(names) == 1]
+        if len(candidates) != 1:
+            raise UserError(f"{where}: which column to use? It has {listed(names)}; name one with column (--column)")
+        column = candidates[0]
         remedy = "name the column in the first line, e.g. sentence (a .txt has no such line), or this one with --column"
-        check_header(candidates[0], [], where, remedy)
-        place = names.index(candidates[0])
-        is_sure = usual or len(names) == 1
-        values = [] if is_sure else _written(row.fields[place] for row in itertools.islice(rows, LOOKED_AT))
-        candidates = [] if values and all(map(is_number, values)) else candidates
-    if column is None and len(candidates) != 1:
-        raise UserError(f"{where}: which column to use? It has {listed(names)}; name one with column (--column)")
-    column = candidates[0] if column is None else column
-    check_unique(names, column, where)
+        check_header(column, [], where, remedy)
+    place_of(names, column, where)
     return column
 
 
 def _mapped(names: Sequence[str], mapped: Mapping[str, str], where: str) -> Chosen:
-    further = _numbered(names, mapped.get("negative"), where)
-    _check_mapped(names, {role: name for role, name in mapped.items() if role != "negative" or not further}, where)
+    further = _numbered(names, mapped.get("negative"))
+    for role, name in mapped.items():
+        if role != "negative" or not further:
+            place_of(names, name, where, f"data.columns.{role}")
     if "neutral" in mapped and "negative" not in mapped:
         raise UserError("data.columns.negative: data.columns.neutral is set, so this must be set too")
     return _chosen(names, {role: [name] for role, name in mapped.items()}, further)
@@ -189,10 +188,10 @@ def _by_name(
     pair = weak if is_weak else pair
     for role, spellings in usual_names.items():
         columns = [pair[role]] if role in pair else _named(names, spellings)
-        if columns and role == "negative" and (more := numbered(names, columns[0], where)):
+        if columns and role == "negative" and (more := numbered(names, columns[0])):
             raise UserError(f"{where}: has {columns[0]!r} and {more[0]!r}; set data.columns.negative to the one to use")
         if not columns and role == "negative":
-            columns = further = next(filter(None, (_numbered(names, name, where) for name in spellings)), [])
+            columns = further = next(filter(None, (_numbered(names, name) for name in spellings)), [])
         if columns:
             usual[role] = columns
     if not usual:
@@ -203,15 +202,10 @@ def _by_name(
     if is_left:
         usual, unread = {"anchor": unread, **usual}, []
     if missing := next((role for role in list(usual_names)[: len(usual)] if role not in usual), None):
-        last = usual[list(usual)[-1]][0]
-        raise UserError(
-            f"{where}: has {last!r:.60}, but which column is the {missing}? There are {listed(names)}; set "
-            "data.columns.anchor (and positive, negative)"
-        )
-    missed = next((spellings for role, spellings in usual_names.items() if role not in usual), ())
+        has = f"has {usual[list(usual)[-1]][0]!r:.60}, but which column is the {missing}?"
+        raise UserError(f"{where}: {has} There are {listed(names)}; {CURE}")
     unsure = (0, 1) if is_weak else (0,) if is_left else ()
-    chosen = _chosen(names, usual, further)
-    return chosen._replace(unsure=unsure, missed=frozenset(missed), unread=tuple(unread))
+    return _chosen(names, usual, further)._replace(unsure=unsure, unread=tuple(unread))
 
 
 def _by_order(
@@ -220,9 +214,7 @@ def _by_order(
     """Up to three columns of sentences; only one if the order means nothing."""
     count = len(sentences)
     if not 1 <= count <= (3 if ordered else 1):
-        raise UserError(
-            f"{where}: which columns to use? It has {listed(names)}; set data.columns.anchor (and positive, negative)"
-        )
+        raise UserError(f"{where}: which columns to use? It has {listed(names)}; {CURE}")
     left_out = tuple(name for name in content if name not in sentences)
     places = [list(names).index(name) for name in sentences]
     return Chosen(places, Negatives(min(2, count), count), tuple(range(count)), unread=left_out)
@@ -250,16 +242,18 @@ def plain(name: str) -> str:
 def _pair_of(names: Sequence[str], pairs: Sequence[tuple[str, str]]) -> dict[str, str]:
     """The anchor and positive columns with the first of these pairs of names that the table has; empty if none."""
     written = {plain(name): name for name in reversed(names)}
-    pair_names = next((pair for pair in pairs if pair[0] in written and pair[1] in written), ())
-    return dict(zip(ROLES, (written[name] for name in pair_names), strict=False))
+    for anchor, positive in pairs:
+        if anchor in written and positive in written:
+            return {"anchor": written[anchor], "positive": written[positive]}
+    return {}
 
 
 def _named(names: Sequence[str], usual: Sequence[str]) -> list[str]:
     """The column with the first of these names, spelled exactly or else similarly; empty if there is none."""
     for written in (str, plain):
-        for wanted in map(written, usual):
-            if column := next((name for name in names if written(name) == wanted), None):
-                return [column]
+        by_name = {written(name): name for name in reversed(names)}
+        if found := [by_name[written(name)] for name in usual if written(name) in by_name]:
+            return found[:1]
     return []
 
 
@@ -269,29 +263,18 @@ def of_values(names: Sequence[str], usual: Sequence[str]) -> list[str]:
     return [name if name in names else written[plain(name)] for name in usual if plain(name) in written]
 
 
-def _numbered(names: Sequence[str], name: str | None, where: str) -> list[str]:
+def _numbered(names: Sequence[str], name: str | None) -> list[str]:
     """The columns NAME_1, NAME_2, … of a table without a column NAME."""
-    return numbered(names, name, where) if name and name not in names else []
+    return numbered(names, name) if name and name not in names else []
 
 
 def _chosen(names: Sequence[str], by_role: Mapping[str, list[str]], further: list[str]) -> Chosen:
     """The choice of columns by role; numbered columns of negatives, if any, replace a single one."""
     by_role = {**by_role, **({"negative": further} if further else {})}
-    places: list[int] = []
-    first = end = 0
-    for role in ROLES:
-        if role == "negative":
-            first = len(places)
-        places += [list(names).index(name) for name in by_role.get(role, ())]
-        if role == "negative":
-            end = len(places)
-    return Chosen(places, Negatives(first, end, numbered=bool(further)))
-
-
-def fitting(rows: Iterator[Row], chosen: Chosen, names: Sequence[str], where: str) -> Iterator[Row]:
-    """The same rows, if they fit the choice of columns."""
-    rows = only_sentences(rows, chosen, names, where)
-    return _without_late(rows, chosen) if where.lower().endswith(".jsonl") else rows
+    places = {role: [list(names).index(name) for name in by_role.get(role, ())] for role in ROLES}
+    first = len(places["anchor"] + places["positive"])
+    negatives = Negatives(first, first + len(places["negative"]), numbered=bool(further))
+    return Chosen(list(itertools.chain.from_iterable(places.values())), negatives)
 
 
 def only_sentences(rows: Iterator[Row], chosen: Chosen, names: Sequence[str], where: str) -> Iterator[Row]:
@@ -305,16 +288,15 @@ def only_sentences(rows: Iterator[Row], chosen: Chosen, names: Sequence[str], wh
     for place in (chosen.places[index] for index in chosen.unsure if index < len(chosen.places)):
         values, name = cells[place], names[place]
         if len(chosen.unsure) >= len(chosen.places):
-            remedy = "name the columns in the first line, e.g. sent0,sent1,hard_neg, or with data.columns.anchor (and "
-            check_header(name, values, where, remedy + "positive, negative)")
+            check_header(
+                name, values, where, f"name the columns in the first line, e.g. sent0,sent1,hard_neg, or {CURE}"
+            )
         if len(chosen.places) > 2 and holds_numbers(values):
             pair = [names[index] for index in chosen.places if index != place]
             raise UserError(f"{where}: the field {name!r:.60} {perhaps_scores(name, values, pair)}")
         if values and (content := _other_than_sentences(values, chosen.alone)):
-            raise UserError(
-                f"{where}: the field {name!r:.60} holds {content}; which columns to use? There are {listed(names)}; "
-                "set data.columns.anchor (and positive, negative)"
-            )
+            field = f"the field {name!r:.60} holds {content}"
+            raise UserError(f"{where}: {field}; which columns to use? There are {listed(names)}; {CURE}")
     if alone and (values := cells[chosen.places[0]]) and all(len(value.splitlines()) == 2 for value in values):
         name = names[chosen.places[0]]
         raise UserError(
@@ -365,9 +347,10 @@ def numbers_of(chosen: Chosen, rows: Iterable[Row], names: Sequence[str]) -> dic
 
 def _other_than_sentences(values: Sequence[str], alone: bool) -> str:
     """The kind of a column without sentences; "" for sentences. A table's only column is refused for numbers alone."""
-    for kind, is_one in NOT_SENTENCES.items():
-        if all(map(is_one, values)) and not (alone and kind != "numbers"):
-            return f"{kind}, e.g. {one_line(values[0])}"
+    if all(map(is_number, values)):
+        return f"numbers, e.g. {one_line(values[0])}"
+    if not alone and all(map(CODE.fullmatch, values)):
+        return f"no sentences, e.g. {one_line(values[0])}"
     distinct = len(set(values))
     if not alone and len(values) >= MANY and distinct <= len(values) // (16 if are_long(values) else 3):
         return f"{distinct} different values in {len(values)} rows, e.g. {one_line(values[0])}"
@@ -384,34 +367,23 @@ def _words(text: str) -> int:
     return len(text.split()) + sum(character >= "\u2e80" for character in text) // 2
 
 
-def _without_late(rows: Iterator[Row], chosen: Chosen) -> Iterator[Row]:
-    for row in rows:
-        for name in row.late:
-            if (chosen.unsure and is_sentences(name)) or {name, stem_of(name)} & chosen.missed:
-                raise UserError(
-                    f"{row.where}: has the field {name!r}, which the first line lacks; name the columns to read, "
-                    "data.columns.anchor (and positive, negative), or give it there too"
-                )
-        yield row
-
-
 def warn_of_unread(names: Sequence[str], chosen: Chosen, scores: Collection[str], where: str) -> None:
     """Warns about columns that are not read: further sentences, and labels or scores, without which all pairs count.
 
     Args:
       scores: those that hold numbers (`numbers_of`).
     """
+    places = chosen.places
     if unread := [name for name in chosen.unread if name not in scores]:
-        more = ", ".join(map(repr, unread[:3])) + (", …" if len(unread) > 3 else "")
-        alone = len(chosen.places) == 1
-        read = ", ".join(repr(names[place]) for place in chosen.places[:3]) + (", …" if len(chosen.places) > 3 else "")
-        read_columns = f"column {read} is" if alone else f"columns {read} are"
-        cure = (
-            "data.columns.anchor and positive name those of pairs" if alone else "data.columns.negative names another"
+        more, read = (
+            ", ".join(map(repr, some[:3])) + ", …" * (len(some) > 3)
+            for some in (unread, [names[place] for place in places])
         )
-        warnings.warn(f"{where}: only its {read_columns} read, and not {more}; {cure}", stacklevel=2)
-    if len(chosen.places) > 1:
-        unread = [name for place, name in enumerate(names) if place not in chosen.places]
+        verb = "s {} are" if places[1:] else " {} is"
+        cure = "data.columns.negative names another" if places[1:] else "data.columns.anchor and positive name pairs"
+        warnings.warn(f"{where}: only its column{verb.format(read)} read, and not {more}; {cure}", stacklevel=2)
+    if places[1:]:
+        unread = [name for place, name in enumerate(names) if place not in places]
         warn_of_values(unread, f"{where}: ", scores=scores)
 
 
@@ -424,13 +396,11 @@ def warn_of_values(names: Sequence[str], before: str, cure: str = "", scores: Co
       cure: what to do; empty: what a run can.
       scores: further columns of numbers.
     """
-    for name in [*of_values(names, (*USUAL_VALUES["label"], *SCORES)), *scores][:1]:
-        cure = cure or (
-            f"data.positives chooses by label, the recipe graded learns from scores, data.columns.score={quote(name)}"
-        )
-        warnings.warn(
-            f"{before}its column {name!r} is not read, so every pair counts as a positive; {cure}", stacklevel=3
-        )
+    if found := [*of_values(names, (*USUAL_VALUES["label"], *SCORES)), *scores]:
+        cure = cure or "data.positives chooses by label, the recipe graded learns from scores, data.columns.score="
+        cure += quote(found[0]) if cure.endswith("=") else ""
+        so = "is not read, so every pair counts as a positive"
+        warnings.warn(f"{before}its column {found[0]!r} {so}; {cure}", stacklevel=3)
 
 
 def choose_values(
@@ -441,18 +411,12 @@ def choose_values(
     None if none is mapped, and `needed_by`, the setting that needs one, is empty.
     """
     name = columns.get(kind)
-    if name:
-        _check_mapped(names, {kind: name}, where)
-    elif not needed_by:
-        return None
-    elif usual := of_values(names, USUAL_VALUES[kind]):
-        name = usual[0]
-    else:
+    usual = of_values(names, USUAL_VALUES[kind]) if needed_by and not name else []
+    if needed_by and not (name or usual):
         raise UserError(
             f"{where}: no {kind}s, but {needed_by} needs them; it has {listed(names)}: set data.columns.{kind}"
         )
-    check_unique(names, name, where)
-    return list(names).index(name)
+    return place_of(names, name or usual[0], where, f"data.columns.{kind}") if name or usual else None
 
 
 def choose_candidate_scores(names: Sequence[str], columns: Mapping[str, str], needed_by: str, where: str) -> list[int]:
@@ -462,7 +426,7 @@ def choose_candidate_scores(names: Sequence[str], columns: Mapping[str, str], ne
     """
     mapped = columns.get("score")
     if mapped:
-        _check_mapped(names, {"score": mapped}, where)
+        place_of(names, mapped, where, "data.columns.score")
     apart = [pair for pair in SCORED_APART if not mapped or mapped in pair]
     score_columns = next((list(pair) for pair in apart if {*pair} <= {*names}), [mapped] if mapped else [])
     score_columns = score_columns or _named(names, SCORED_TOGETHER)
@@ -471,18 +435,4 @@ def choose_candidate_scores(names: Sequence[str], columns: Mapping[str, str], ne
             f"{where}: no scores of positives and hard negatives, but {needed_by} needs them; it has "
             f"{listed(names)}: set data.columns.score, or teacher.model to a model that gives them"
         )
-    for name in score_columns:
-        check_unique(names, name, where)
-    return [list(names).index(name) for name in score_columns]
-
-
-def check_unique(names: Sequence[str], name: str, where: str) -> None:
-    """Refuses a column name that is not unique."""
-    if list(names).count(name) > 1:
-        raise UserError(f"{where}: {list(names).count(name)} columns are called {name!r}; rename them")
-
-
-def _check_mapped(names: Sequence[str], mapped: Mapping[str, str], where: str) -> None:
-    for role, name in mapped.items():
-        if name not in names:
-            raise UserError(f"{where}: no column {name!r:.60} (data.columns.{role}); it has {listed(names, name)}")
+    return [place_of(names, name, where) for name in score_columns]

@@ -83,10 +83,6 @@ class AnyBatches(abc.ABC):
         """Whether a thread is still reading this batch."""
         return False
 
-    def listing(self, programs: Programs) -> list[str]:
-        """Lines for the user about batches that differ in their shape."""
-        return []
-
     def repeated(self) -> list[str]:
         """Lines for the user about equal texts in batches that should have none."""
         return []

@@ -6,30 +6,33 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from simcse_jax.data.labels import with_names
-from simcse_jax.data.rows import Row, Table
-from simcse_jax.errors import UserError, reason, require
+from simcse_jax.data.rows import Row, Table, reported
+from simcse_jax.errors import UserError, require
 from simcse_jax.host.storage import local_path
+
+
+def _rows(data: Any, where: str, names: list[str], features: Any) -> Iterator[Row]:
+    """The rows, with label numbers named."""
+    named = [with_names(getattr(features[name], "names", None)) for name in names]
+    with reported(where):
+        for number, record in enumerate(data, 1):
+            fields = [label(record[name]) for name, label in zip(names, named, strict=True)]
+            yield Row(f"{where}: row {number}", [_text(field) for field in fields])
+
+
+def _text(value: object) -> object:
+    """TensorFlow's texts are bytes; what is not UTF-8 becomes a broken character, which is refused where it is read."""
+    return value.decode(errors="surrogateescape") if isinstance(value, bytes) else value
 
 
 def read_hub_dataset(specification: str) -> Table:
     """The names of all columns, and the rows, of `NAME[:CONFIG[:SPLIT]]`; NAME may be a folder of `datasets`."""
-    data, where = _load_hub_dataset(specification), f"hf:{specification}"
-    names = list(data.column_names)
+    data, names = _load_hub_dataset(specification), list[str]()
     for name, feature in data.features.items():
+        names.append(name)
         if getattr(feature, "decode", False):  # pictures and sounds, for which libraries may be missing, are not read
             data = data.cast_column(name, type(feature)(decode=False))
-    named = [with_names(getattr(data.features.get(name), "names", None)) for name in names]
-
-    def rows() -> Iterator[Row]:
-        number = 0
-        try:
-            for number, record in enumerate(data, 1):
-                fields = [label(record[name]) for name, label in zip(names, named, strict=True)]
-                yield Row(f"{where}: row {number}", fields)
-        except (OSError, ValueError, OverflowError, RuntimeError) as error:  # a column that cannot be decoded
-            raise UserError(f"{where}: cannot be read after row {number}: {reason(error)}") from None
-
-    return names, rows()
+    return names, _rows(data, f"hf:{specification}", names, data.features)
 
 
 def hub_version(specification: str) -> str:
@@ -53,61 +56,28 @@ def _is_saved(name: str) -> bool:
 def _load_hub_dataset(specification: str) -> Any:
     name, where = _hub_name(specification), f"hf:{specification}"
     config, _, split = specification.partition(":")[2].partition(":")
-    if not name:
-        raise UserError(f"{where}: the dataset's name is missing; write hf:NAME[:CONFIG[:SPLIT]]")
     require("train", "datasets")
     import datasets
 
-    datasets.disable_progress_bars()
-    try:
-        if _is_saved(name):  # it has no configurations, so `hf:FOLDER:SPLIT` works too
-            return _choose_split(datasets.load_from_disk(name), split or config, where)
-        return datasets.load_dataset(name, config or None, split=split or "train")
-    except UserError:
-        raise
-    except Exception as error:  # the library's own, the hub's or the file system's
-        raise UserError(f"{where}: the dataset could not be loaded: {reason(error)}") from None
-
-
-def _choose_split(data: Any, split: str, where: str) -> Any:
-    """The named split of a saved dataset; `train` by default."""
-    import datasets
-
-    if isinstance(data, datasets.DatasetDict):
-        split = split or "train"
-        if split not in data:
-            raise UserError(f"{where}: no split {split!r}; the dataset has {', '.join(data)}")
-        return data[split]
-    if split:
-        raise UserError(f"{where}: the dataset was saved without splits; leave out {split!r}")
-    return data
+    with reported(where):
+        if not _is_saved(name):
+            return datasets.load_dataset(name, config or None, split=split or "train")
+        data, split = datasets.load_from_disk(name), split or config  # which has no configurations
+        if not isinstance(data, datasets.DatasetDict):
+            if split:
+                raise UserError(f"{where}: the dataset was saved without splits; leave out {split!r}")
+            return data
+        return data[split or "train"]
 
 
 def read_tensorflow_dataset(specification: str) -> Table:
     """The names of all columns, and the rows, of `NAME[:SPLIT]`, read without TensorFlow."""
     source, where = _load_tensorflow_dataset(specification), f"tfds:{specification}"
-    try:
-        names = [key for key in source[0]] if len(source) else []
-    except Exception as error:  # of any kind, like below
-        raise UserError(f"{where}: the dataset could not be loaded: {reason(error)}") from None
+    with reported(where):
+        names = list(source[0]) if len(source) else []
     if not names:
         raise UserError(f"{where}: the dataset is empty")
-
-    features = source.dataset_info.features
-    named = [with_names(getattr(features[name], "names", None)) for name in names]
-
-    def text(value: object, row: str) -> object:
-        try:
-            return value.decode("utf-8") if isinstance(value, bytes) else value
-        except UnicodeDecodeError:
-            raise UserError(f"{row} is not UTF-8") from None
-
-    def rows() -> Iterator[Row]:
-        for number, record in enumerate(source, 1):
-            row = f"{where}: row {number}"
-            yield Row(row, [label(text(record[name], row)) for name, label in zip(names, named, strict=True)])
-
-    return names, rows()
+    return names, _rows(source, where, names, source.dataset_info.features)
 
 
 def tensorflow_version(specification: str) -> str:
@@ -124,10 +94,8 @@ def _load_tensorflow_dataset(specification: str) -> Any:
     require("train", "tensorflow_datasets")
     import tensorflow_datasets as tfds
 
-    try:
+    with reported(f"tfds:{specification}"):
         return tfds.data_source(name, split=split or "train")
-    except Exception as error:  # of any kind: the library's, or the file system's
-        raise UserError(f"tfds:{specification}: the dataset could not be loaded: {reason(error)}") from None
 
 
 class Library(NamedTuple):

@@ -33,12 +33,8 @@ def next_sentences(
 ) -> tuple[list[str], list[str]]:
     """Pairs (x_i, x_{i+k}) of sentences of one document, k drawn uniformly from 1 … `reach`.
 
-    "Next 3 sentences: randomly sample one from the next 3 sentences" (SimCSE, Table 2; after Logeswaran and
-    Lee, 2018). Near a document's end, k is uniform over the sentences that are left. Every sentence except a
-    document's last is an anchor once.
-
-    Returns:
-      Anchors and positives, in the order of the text.
+    SimCSE, Table 2; after Logeswaran and Lee, 2018. Near a document's end, k is uniform over the sentences that are
+    left. Every sentence except a document's last is an anchor once, in the order of the text.
     """
     anchors: list[str] = []
     positives: list[str] = []
@@ -106,16 +102,13 @@ def cut_spans(
     every epoch, but trains for one.
 
     Args:
-      pieces: from a text to its word pieces.
-      text: from word pieces to a text.
+      pieces, text: from a text to its word pieces, and back.
     """
     tokens = [pieces(document) for document in documents]
     short = sum(len(ids) < spans.tokens for ids in tokens)
     if short:
-        raise UserError(
-            f"{where}: {short} of {len(tokens)} documents have fewer than {spans.tokens} word pieces "
-            "(config.data.spans.tokens); leave them out, or set data.spans.longest and data.spans.tokens lower"
-        )
+        few = f"fewer than {spans.tokens} word pieces (data.spans.tokens)"
+        raise UserError(f"{where}: {short} of {len(tokens)} documents have {few}; leave them out, or set it lower")
     columns: tuple[list[str], ...] = tuple([] for _ in range(1 + spans.positives))
     for number, ids in enumerate(tokens):
         for spans_of_anchor in draw_spans(spans, len(ids), document_generator(seed, number)):

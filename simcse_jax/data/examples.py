@@ -15,14 +15,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from simcse_jax.choices import LABELS, POSITIVES, SPANS
+from simcse_jax.choices import LABELS, SPANS
 from simcse_jax.data.columns import (
     Chosen,
     choose_candidate_scores,
     choose_columns,
     choose_values,
-    fitting,
     numbers_of,
+    only_sentences,
     warn_of_unread,
 )
 from simcse_jax.data.datasets import LIBRARIES, Library
@@ -33,7 +33,7 @@ from simcse_jax.data.labels import parse_label
 from simcse_jax.data.row_lists import Negatives, peek_lists, read_negatives, split_positives
 from simcse_jax.data.rows import MISSING, Row, read_text
 from simcse_jax.data.scores import Scores, read_candidates
-from simcse_jax.data.sources import ALIKE, Examples, join
+from simcse_jax.data.sources import Examples, join
 from simcse_jax.data.sts import PREFIX, read_sts, sts_version
 from simcse_jax.errors import UserError
 from simcse_jax.host.names import split_sources
@@ -79,7 +79,7 @@ def read_examples(
     parts = {}
     for source, files in sources.items():
         file_examples = {file: _read_source(open_source(file, *options), positives, generator) for file in files}
-        parts[source] = dataclasses.replace(join(file_examples, False, ALIKE), sources=None)
+        parts[source] = dataclasses.replace(join(file_examples, mixed), sources=None)
     examples = join(parts, mixed)
     if subsample:
         examples = draw(examples, subsample, seed, specification)
@@ -88,17 +88,12 @@ def read_examples(
 
 def files_by_source(specification: str) -> dict[str, list[str]]:
     """The files of each source, of which a folder and a pattern have any number; a library's source is its own."""
-    sources, files = split_sources(specification), {}
-    several = f"{specification}: " if sources[1:] else ""
-    for source in sources:
+    files = {}
+    for source in split_sources(specification):
         try:
             files[source] = [source] if prefix_of(source) else files_of(source)
         except UserError as error:
-            sts = f"; SentEval's is {PREFIX}FOLDER" if "a folder" in str(error) else ""
-            raise UserError(f"data.train={several}{error}{sts}") from None
-        if several and not prefix_of(source) and not as_path(files[source][0]).is_file():
-            hint = "a comma separates sources; put a name with a comma in double quotes"
-            raise UserError(f"data.train={several}{source}: no such file; {hint}")
+            raise UserError(f"data.train={error}") from None
     return files
 
 
@@ -162,19 +157,15 @@ class Source(NamedTuple):
 
         With numbered columns or lists, rows may have different numbers of hard negatives.
         """
-        names, first, end = self.names, self.negatives.first, self.negatives.end
-        texts = [read_text(row.fields[place], f"{row.where}: the field {names[place]!r}") for place in self._others]
+        first, end = self.negatives.first, self.negatives.end
+        others = self.chosen[:first] + self.chosen[end:]
+        texts = [read_text(row.fields[place], f"{row.where}: the field {self.names[place]!r}") for place in others]
         if places := self.chosen[first:end]:
             values = [row.fields[place] for place in places]
-            texts[first:first] = read_negatives(self.negatives, [names[at] for at in places], values, row.where)
+            texts[first:first] = read_negatives(self.negatives, [self.names[at] for at in places], values, row.where)
         if self.label is None or not all(texts):
             return texts, None
         return texts, parse_label(*self._value(row, self.label))
-
-    @property
-    def _others(self) -> list[int]:
-        """The columns of sentences other than hard negatives."""
-        return self.chosen[: self.negatives.first] + self.chosen[self.negatives.end :]
 
     def read_score(self, row: Row) -> float | None:
         """A row's score; None if it has none, or if scores are not read."""
@@ -221,13 +212,9 @@ def open_source(
     if needing and len(chosen) < 2:
         raise UserError(f"{where}: one column of sentences, but {needing} needs pairs; set data.columns.positive")
     if not prefix_of(specification) and where.lower().endswith(".parquet"):  # do not read its other columns
-        value_places = [place for place in (label, score, *candidates) if place is not None]
-        wanted = [names[place] for place in dict.fromkeys([*chosen, *value_places])]
-        chosen = [wanted.index(names[place]) for place in chosen]
-        label, score = (None if place is None else wanted.index(names[place]) for place in (label, score))
-        candidates = [wanted.index(names[place]) for place in candidates]
-        names, rows = wanted, read_parquet(as_path(specification), wanted)[1]
-    rows = fitting(rows, choice._replace(places=chosen), names, where)
+        wanted = {names[place] for place in (*chosen, label, score, *candidates) if place is not None}
+        rows = read_parquet(as_path(specification), [*wanted])[1]
+    rows = only_sentences(rows, choice, names, where)
     if negatives.first > 1:
         rows = split_positives(rows, names, chosen[1], *(candidates[:1] if score is None else [score]))
     if not negatives.numbered and negatives.first < negatives.end:
@@ -248,15 +235,12 @@ def numbers_beside(specification: str, chosen: Chosen) -> dict[str, list[str]]:
 
 def check_positives(specification: str, positives: str, labels: bool) -> str:
     """Refuses positives that such data cannot have. Returns the setting that needs labels, or ""."""
-    if positives and positives not in POSITIVES:
-        raise UserError(f"data.positives={positives!r}: must be one of {', '.join(POSITIVES)}, or empty")
-    if positives in (*REACH, SPANS) and (prefix_of(specification) or Path(specification).suffix.lower() != ".txt"):
-        raise UserError(
-            f"{specification}: data.positives={positives} needs a .txt file with a blank line between documents"
-        )
-    if positives and positives not in (*REACH, SPANS):
-        return f"data.positives={positives}"
-    return "objective.softmax_nli" if labels else ""
+    if positives in (*REACH, SPANS):
+        if prefix_of(specification) or Path(specification).suffix.lower() != ".txt":
+            needs = f"data.positives={positives} needs a .txt file with a blank line between documents"
+            raise UserError(f"{specification}: {needs}")
+        positives = ""
+    return f"data.positives={positives}" if positives else "objective.softmax_nli" if labels else ""
 
 
 def prefix_of(specification: str) -> str:
@@ -277,7 +261,7 @@ def open_table(specification: str, columns: Sequence[str] | None = None) -> tupl
     if not path.is_file():
         raise UserError(f"data.train={specification}: {'a folder' if path.is_dir() else 'no such file'}")
     if columns is not None and path.suffix.lower() == ".parquet":
-        return [*columns], read_parquet(path, columns)[1], str(path), True
+        return *read_parquet(path, columns), str(path), True
     return *reader_of(path, ", hf:, tfds: and sts:")(path), str(path), True
 
 
@@ -292,13 +276,7 @@ def draw(examples: Examples, count: int, seed: int, where: str) -> Examples:
 
 
 def _pair(rows: Iterable[Row], positives: str, generator: np.random.Generator, where: str) -> Examples:
-    documents = _documents(rows, where)
-    if len(documents) == 1:
-        raise UserError(
-            f"{where}: no blank line between sentences, so they may be shuffled; "
-            f"data.positives={positives} needs documents with a blank line between them"
-        )
-    pairs = next_sentences(documents, REACH[positives], generator)
+    pairs = next_sentences(_documents(rows, where), REACH[positives], generator)
     if not pairs[0]:
         raise UserError(
             f"{where}: no document has two sentences, but data.positives={positives} needs them; "
@@ -311,6 +289,11 @@ def _documents(rows: Iterable[Row], where: str) -> list[list[str]]:
     documents = read_documents(str(row.fields[0]) for row in rows)
     if not documents:
         raise no_examples_in(where, 0, 0)
+    if len(documents) == 1:
+        raise UserError(
+            f"{where}: no blank line between sentences, so they may be shuffled; this data.positives needs documents "
+            "with a blank line between them"
+        )
     return documents
 
 
@@ -345,30 +328,23 @@ def _collect(source: Source) -> Examples:
             column.append(sentences[place] if place < len(sentences) else "")
     if not collected[0]:
         raise no_examples_in(source.where, blank, unlabelled, unscored)
+    rows = np.array(widths or [len(collected)])
     return Examples(
         tuple(collected),
         blank,
         None if source.label is None else np.array(labels, np.int32),
         unlabelled,
         unscored,
-        present=present_columns(np.array(widths or [len(collected)]), len(collected)),
+        present=None if (rows == len(collected)).all() else np.arange(len(collected)) < rows[:, None],
         scores=_as_array(scores, len(collected) - 1) if scores else None,
     )
 
 
 def _as_array(scores: list[Any], candidates: int) -> np.ndarray:
     """(N,) scores of pairs, or (N, K) of K candidates, 0 for those that a row lacks."""
-    if not isinstance(scores[0], list):
-        return np.array(scores, np.float32)
-    padded = np.zeros((len(scores), candidates), np.float32)
-    for row, row_scores in zip(padded, scores, strict=True):
-        row[: len(row_scores)] = row_scores
-    return padded
-
-
-def present_columns(widths: np.ndarray, columns: int) -> np.ndarray | None:
-    """(N, C) which of C columns rows have, from their numbers of sentences (N,); None if all rows have all."""
-    return None if (widths == columns).all() else np.arange(columns) < widths[:, None]
+    if isinstance(scores[0], list):
+        scores = [[*row_scores, *[0.0] * (candidates - len(row_scores))] for row_scores in scores]
+    return np.array(scores, np.float32)
 
 
 def no_examples_in(where: str, blank: int, unlabelled: int, unscored: int = 0) -> UserError:

@@ -1,21 +1,22 @@
 """The files that a name stands for, and rows from .txt, .csv, .tsv, .jsonl and .parquet files, see `READERS`."""
 
+import functools
 import glob
 import itertools
 import json
-import shlex
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path, PurePath
 from typing import Any
 
 from simcse_jax.data.labels import with_names
-from simcse_jax.data.rows import MISSING, START, Lines, Place, Row, Table, errors_of, is_text
+from simcse_jax.data.rows import MISSING, START, Lines, Place, Row, Table, is_text, reported, size_and_time
 from simcse_jax.data.separated import read_separated
 from simcse_jax.errors import UserError, broken, reason
 from simcse_jax.host.hidden import is_hidden
 from simcse_jax.host.storage import as_path, is_remote
 
 PARQUET_ROWS = 8192  # read at once
+LOOKED_AT = 10_000  # JSON lines whose fields are known before the first is read
 
 
 def _read_lines(path: Path, start: Place = START) -> Table:
@@ -23,76 +24,60 @@ def _read_lines(path: Path, start: Place = START) -> Table:
     return ["sentence"], (Row(f"{path}: line {lines.place.line}", [line], lines.place) for line in lines)
 
 
-def stem_of(name: str) -> str:
-    """NAME of a numbered column NAME_7; "" for others."""
-    stem, _, number = name.rpartition("_")
-    return stem if number.isdecimal() else ""
+def _records(path: Path, lines: Lines) -> Iterator[dict]:
+    """The object of each line; an empty one of a blank line."""
+    for line in lines:
+        where = f"{path}: line {lines.place.line}"
+        try:
+            record: object = json.loads(line) if line.strip() else {}
+        except (ValueError, RecursionError) as error:
+            raise UserError(f"{where}: not JSON: {error}; write one object a line") from None
+        if not isinstance(record, dict):
+            raise UserError(f"{where}: not an object; write one object a line")
+        yield record
 
 
-def _as_objects(line: str, value: object, path: Path) -> str:
-    """The command that makes objects of arrays, or of what is written over several lines; "" for other lines."""
-    match value:
-        case [str(), str()]:
-            program = "{anchor: .[0], positive: .[1]}"
-        case [str(), str(), str()]:
-            program = "{anchor: .[0], positive: .[1], negative: .[2]}"
-        case [str(), str(), int() | float()]:
-            program = "{sentence1: .[0], sentence2: .[1], score: .[2]}"
-        case _:
-            program = ".[]" if line.lstrip().startswith("[") else "." if line.strip() == "{" else ""
-    return f"; write one object a line: `jq -c '{program}' {shlex.quote(str(path))} > objects.jsonl`" if program else ""
+@functools.lru_cache(1024)  # each block of a file is opened separately
+def _fields_of(path: Path, seen: tuple[int, float]) -> list[str]:
+    """The fields of the first lines, in the order of their first values, and those that the first leaves empty."""
+    names: dict[str, None] = {}
+    for record in itertools.islice(_records(path, Lines(path)), LOOKED_AT):
+        names |= {name: None for name, value in record.items() if not names or value not in (None, "", [])}
+    if not names:
+        raise UserError(f"{path}: holds no sentences")
+    if wrong := next((name for name in names if not is_text(name)), None):
+        raise UserError(f"{path}: the name of the field {wrong!r} {broken(wrong)}")
+    return list(names)
 
 
 def _read_jsonl(path: Path, start: Place = START) -> Table:
-    def records(lines: Lines) -> Iterator[dict]:
-        for line in lines:
-            if not line.strip():
-                yield {}
-                continue
-            value: object = None
-            try:
-                value, wrong = json.loads(line), "not a JSON object"
-            except (ValueError, RecursionError) as error:
-                wrong = f"not JSON: {error}"
-            if not isinstance(value, dict):
-                raise UserError(f"{path}: line {lines.place.line}: {wrong}{_as_objects(line, value, path)}")
-            yield value
-
-    names = next((list(record) for record in records(Lines(path)) if record), None)
-    if names is None:
-        raise UserError(f"{path}: holds no sentences")
-    for name in names:
-        if not is_text(name):
-            raise UserError(f"{path}: the name of the field {name!r} {broken(name)}")
-
-    known_names, numbered = set(names), {stem for name in names if (stem := stem_of(name))}
+    names = _fields_of(path, size_and_time(path))
+    known = set(names)
 
     def rows() -> Iterator[Row]:
         lines = Lines(path, start)
-        for record in records(lines):
-            absent = MISSING if record else None  # no record: a blank line
+        for record in _records(path, lines):
             where = f"{path}: line {lines.place.line}"
-            late = sorted(name for name in record.keys() - known_names if record[name] not in (None, "", []))
-            for name in late:
-                if stem_of(name) in numbered:
-                    raise UserError(f"{where}: has the field {name!r}, which the first line lacks; give it there too")
-            yield Row(where, [record.get(name, absent) for name in names], lines.place, late)
+            absent = MISSING if record else None  # no record: a blank line
+            if late := [name for name in record if name not in known and record[name] not in (None, "", [])]:
+                raise UserError(f"{where}: has the field {late[0]!r:.60}, which earlier lines lack; give it there too")
+            yield Row(where, [record.get(name, absent) for name in names], lines.place)
 
     return names, rows()
 
 
 def read_parquet(path: Path, columns: Sequence[str] | None = None, first: int = 0) -> Table:
-    """The names of all columns, and the rows with some of them, read a few thousand at a time.
+    """The names of all columns, and the rows, read a few thousand at a time.
 
     Args:
-      columns: the ones to read, in this order; None for all. Errors in other columns do not matter.
+      columns: the ones to read, None for all; others are None in all rows, and errors in them do not matter.
       first: the first row to read, from 0; earlier row groups are skipped.
     """
     file = _open_parquet(path)
     names = file.schema_arrow.names
     if not names:
         raise UserError(f"{path}: has no columns")
-    labels = {name: with_names(feature) for name, feature in _names_of_labels(file.schema_arrow).items()}
+    labels = _names_of_labels(file.schema_arrow)
 
     def rows() -> Iterator[Row]:
         ends = list(itertools.accumulate(file.metadata.row_group(at).num_rows for at in range(file.num_row_groups)))
@@ -102,32 +87,27 @@ def read_parquet(path: Path, columns: Sequence[str] | None = None, first: int = 
             for batch in file.iter_batches(PARQUET_ROWS, row_groups=groups, columns=columns):
                 left_out = min(max(first - number, 0), len(batch))
                 number += left_out
-                wanted = batch.slice(left_out)
-                places = [wanted.schema.names.index(name) for name in columns or names]
-                values = [wanted.column(place).to_pylist() for place in places]
-                for column, name in enumerate(columns or names):
-                    values[column] = list(map(labels[name], values[column])) if name in labels else values[column]
-                for fields in zip(*values, strict=True):
+                values = dict.fromkeys(names, [None] * (len(batch) - left_out))
+                for name in columns or names:
+                    column = batch.column(batch.schema.names.index(name)).slice(left_out).to_pylist()
+                    values[name] = list(map(labels[name], column)) if name in labels else column
+                for fields in zip(*map(values.__getitem__, names), strict=True):
                     number += 1
                     yield Row(f"{path}: row {number}", fields)
-        except _parquet_errors(path) as error:
+        except Exception as error:  # also for text that is not UTF-8 and times out of range
             raise UserError(f"{path}: damaged after row {number}: {reason(error)}") from None
 
     return names, rows()
 
 
-def _names_of_labels(schema: Any) -> dict[str, list[str]]:
-    """The names of label numbers, by column, in files written by Hugging Face's datasets."""
+def _names_of_labels(schema: Any) -> dict[str, Callable[[Any], Any]]:
+    """What names the label numbers, by column, of files written by Hugging Face's datasets."""
     try:
         features = json.loads((schema.metadata or {}).get(b"huggingface", b"{}"))["info"]["features"]
-        labels = {name: feature["names"] for name, feature in features.items() if feature.get("_type") == "ClassLabel"}
+        labels = {name: feature for name, feature in features.items() if feature.get("_type") == "ClassLabel"}
+        return {name: with_names([*feature["names"]]) for name, feature in labels.items()}
     except (ValueError, KeyError, TypeError, AttributeError):  # absent, or in another form
         return {}
-    are_names = {
-        name: isinstance(label_names, list) and {type(label) for label in label_names} == {str}
-        for name, label_names in labels.items()
-    }
-    return {name: labels[name] for name, holds in are_names.items() if holds}
 
 
 def _open_parquet(path: Path) -> Any:
@@ -136,16 +116,9 @@ def _open_parquet(path: Path) -> Any:
     try:
         file = pyarrow.parquet.ParquetFile(path.open("rb") if is_remote(path) else path)
         file.schema_arrow  # noqa: B018 - which reads it
-    except _parquet_errors(path) as error:
+    except Exception as error:  # of PyArrow or of a store's client
         raise UserError(f"{path}: not a readable parquet file: {reason(error)}") from None
     return file
-
-
-def _parquet_errors(path: Path) -> tuple[type[Exception], ...]:
-    import pyarrow
-
-    # Also for text that is not UTF-8 and times out of range.
-    return errors_of(path, OSError, ValueError, OverflowError, pyarrow.ArrowException)
 
 
 def count_parquet(path: Path) -> int:
@@ -162,28 +135,11 @@ READERS: dict[str, Callable[..., Table]] = {  # take a path and, except the last
 }
 
 
-CONVERTED = {  # by suffix: how to make a file that is read
-    ".json": "rename it to .jsonl if each line is an object; make those of an array: `jq -c '.[]' {0} > objects.jsonl`",
-    ".gz": "unpack it: `gunzip {0}`",
-    ".zip": "unpack it: `unzip {0}`",
-    ".xlsx": "save its sheet as CSV UTF-8",
-}
-
-
 def reader_of(path: Any, further: str = "") -> Callable[..., Table]:
-    """The reader of such a file, see `READERS`.
-
-    Args:
-      further: other kinds of sources that are known here, for the error.
-
-    Raises:
-      UserError: for a file of another type, with how to convert it.
-    """
-    suffix = path.suffix.lower()
-    if suffix not in READERS:
-        cure = CONVERTED.get(suffix, "known are {1}").format(shlex.quote(str(path)), ", ".join(READERS) + further)
-        raise UserError(f"{path}: unknown file type {path.suffix!r}; {cure}")
-    return READERS[suffix]
+    """The reader of such a file, see `READERS`; `further` are other kinds of sources, for the error about others."""
+    if path.suffix.lower() not in READERS:
+        raise UserError(f"{path}: unknown file type {path.suffix!r}; known are {', '.join(READERS)}{further}")
+    return READERS[path.suffix.lower()]
 
 
 def files_of(name: str) -> list[str]:
@@ -221,9 +177,5 @@ def _matching(pattern: str) -> list[str]:
     if not is_remote(pattern):
         return sorted(glob.glob(str(as_path(pattern)), recursive=True))
     bucket, _, rest = pattern.removeprefix("gs://").partition("/")
-    try:
+    with reported(pattern):
         return sorted(str(path) for path in as_path(f"gs://{bucket}").glob(rest))
-    except UserError:
-        raise
-    except Exception as error:  # of the store's client
-        raise UserError(f"{pattern}: cannot be listed: {reason(error)}") from None

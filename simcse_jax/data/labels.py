@@ -8,9 +8,8 @@ from simcse_jax.choices import LABELS
 from simcse_jax.errors import UserError
 
 SHORT = {label[0]: label for label in LABELS}  # as ANLI writes them
-UNLABELLED = (  # the annotators disagreed: SNLI writes -, Hugging Face -1; or not which of the two other labels
-    *("", "-", "-1", "na", "nan", "n/a", "not_entailment", "non-entailment", "not entailment"),
-)
+# The annotators disagreed: SNLI writes -, Hugging Face -1; or not which of the two other labels.
+UNLABELLED = ("", "-", "-1", "na", "nan", "n/a", "not_entailment", "non-entailment", "not entailment")
 
 
 class NamedLabel(int):
@@ -49,21 +48,16 @@ def parse_label(value: object, where: str) -> int | None:
       value: a name in any case, or a number, perhaps as text, also 1.0, as pandas writes 1 in a column with gaps. For a
         `NamedLabel`, its name decides.
     """
-    text = ""
     if isinstance(value, NamedLabel):
         value = value.name
-    if isinstance(value, str):
-        text = value.strip().lower().removesuffix(".0")
-    elif isinstance(value, numbers.Real) and not isinstance(value, bool):
-        text = f"{value:g}"
-    elif value is not None:
-        text = repr(value)
+    if isinstance(value, numbers.Real) and not isinstance(value, bool):
+        value = f"{value:g}"
+    text = value.strip().lower().removesuffix(".0") if isinstance(value, str) else "" if value is None else repr(value)
     if text in UNLABELLED:
         return None
     for number, name in enumerate(LABELS):
         if text in (name, str(number)):
             return number
     raise UserError(
-        f"{where} holds {value!r:.60}, which is not a label; "
-        f"write {', '.join(LABELS[:-1])} or {LABELS[-1]}, or 0, 1 or 2 in that order, or leave it empty"
+        f"{where} holds {value!r:.60}, which is not a label; write {', '.join(LABELS)}, 0, 1, 2, or nothing"
     )

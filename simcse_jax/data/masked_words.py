@@ -11,7 +11,6 @@ from simcse_jax.data.draws import row_generator
 from simcse_jax.errors import UserError
 from simcse_jax.huggingface.load import Pretrained, load
 from simcse_jax.huggingface.tokenizer import CHUNK, Tokenizer, read_backend, special_tokens
-from simcse_jax.huggingface.tokenizer_checks import vocabulary
 from simcse_jax.models import parameters
 from simcse_jax.models.head import PREFIX
 from simcse_jax.models.language_model import logits
@@ -39,9 +38,9 @@ def replace_by_mlm(
 ) -> list[str]:
     """Replaces `percent` % of each sentence's tokens with a masked language model's predictions.
 
-    The tokens, at least one per sentence, are masked together. Each becomes the most probable token other than the
-    original and special tokens. The model's tokenizer decodes the result, in lower case if it is uncased. Tokens beyond
-    the model's length stay unchanged.
+    A sentence's tokens, at least one, are masked together. Each becomes the most probable token other than the original
+    and special tokens. The model's tokenizer decodes the result, in lower case if it is uncased. Tokens beyond the
+    model's length stay unchanged.
 
     Args:
       sentences: N sentences; a sentence's index is its row.
@@ -49,11 +48,18 @@ def replace_by_mlm(
       percent: above 0, below 100; rounded to a whole number of tokens.
       seed, column: decide with the row which tokens are masked.
     """
-    model = _load(model_name)
+    model = load(model_name)
+    if model.language_model is None:
+        raise UserError(
+            f"data.augment.mlm_model={model_name}: has no language-model head; use a pretrained checkpoint that kept it"
+        )
     tokenizer = Tokenizer(model.folder, model.config)  # pads, and checks that it fits the weights
     backend, _ = read_backend(model.folder)
     mask_id, special_ids = special_tokens(model.folder)
-    predict = _make_predict(model, _replacements(backend, model, special_ids, model_name))
+    insertable = np.zeros(model.config.vocab_size, bool)  # weights may have rows without a token
+    insertable[[number for token, number in backend.get_vocab(with_added_tokens=True).items() if token]] = True
+    insertable[list(special_ids)] = False
+    predict = _make_predict(model, insertable)
     params = {name: value for name, value in model.params.items() if not name.startswith(PREFIX)}
 
     masked = []
@@ -79,34 +85,11 @@ def replace_by_mlm(
     )
 
 
-def _load(name: str) -> Pretrained:
-    if not name:
-        raise UserError(
-            "data.augment.mlm_model: empty; name a model with a language-model head, e.g. bert-base-uncased"
-        )
-    model = load(name)
-    if model.language_model is None:
-        raise UserError(
-            f"data.augment.mlm_model={name}: has no language-model head; use a pretrained checkpoint that kept it"
-        )
-    return model
-
-
-def _replacements(backend: "Backend", model: Pretrained, special_ids: Sequence[int], name: str) -> np.ndarray:
-    """(vocabulary,) bool: which tokens may be inserted. Weights may have rows without a token."""
-    allowed = np.zeros(model.config.vocab_size, bool)
-    allowed[sorted(vocabulary(backend).values())] = True
-    allowed[list(special_ids)] = False
-    if allowed.sum() < 2:
-        raise UserError(f"data.augment.mlm_model={name}: its tokenizer has no words to choose from")
-    return allowed
-
-
 def _make_predict(model: Pretrained, insertable: np.ndarray) -> Predict:
     """A compiled function for the best `insertable` token, other than `before`, at each of (B, K) masked positions."""
     graph, _ = build(model.config, with_head=False)
     head = model.language_model
-    assert head is not None  # `_load` has checked it
+    assert head is not None
 
     @jax.jit
     def predict(

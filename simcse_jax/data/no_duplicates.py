@@ -2,7 +2,6 @@
 
 import hashlib
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
 
 import numpy as np
 
@@ -45,14 +44,13 @@ def separate_duplicates(order: np.ndarray, texts: np.ndarray, batch_size: int, s
       (N,), a function of the arguments alone.
     """
     repeated = _repeated(texts[order])
-    clashes = _find_clashes(repeated, batch_size)
-    if not clashes.rows.size:
+    rows, held, stride = _find_clashes(repeated, batch_size)
+    if not rows.size:
         return order
-    order, met = order.copy(), clashes.rows.tolist()
-    held = dict(zip(clashes.keys.tolist(), clashes.counts.tolist(), strict=True))
+    order, met = order.copy(), rows.tolist()
 
     def of(row: int) -> list[int]:
-        return [text * clashes.stride for text in repeated[row].tolist() if text >= 0]
+        return [text * stride for text in repeated[row].tolist() if text >= 0]
 
     def is_settled(row: int, other: int) -> bool:
         """Whether the row meets no equal text in its batch, if necessary after changing places with another row."""
@@ -83,7 +81,7 @@ def separate_duplicates(order: np.ndarray, texts: np.ndarray, batch_size: int, s
 def remaining_duplicates(order: np.ndarray, texts: np.ndarray, batch_size: int) -> list[str]:
     """A line about the rows of an epoch that could not be kept apart; none if all are."""
     repeated = _repeated(texts[order])
-    count, batches = len(_find_clashes(repeated, batch_size).rows), len(order) // batch_size
+    count, batches = len(_find_clashes(repeated, batch_size)[0]), len(order) // batch_size
     if not count:
         return []
     most = int(np.bincount(repeated[repeated >= 0]).max())
@@ -93,22 +91,18 @@ def remaining_duplicates(order: np.ndarray, texts: np.ndarray, batch_size: int) 
     ]
 
 
-class _Clashes(NamedTuple):
-    """The repeated texts in the batches of an epoch."""
+def _find_clashes(texts: np.ndarray, batch_size: int) -> tuple[np.ndarray, dict[int, int], int]:
+    """Texts that repeat in a batch; `texts` are those of `_repeated`.
 
-    rows: np.ndarray  # (R,) the places of rows with a text of an earlier row of their batch
-    keys: np.ndarray  # (K,) text · stride + batch, of each text that a batch has
-    counts: np.ndarray  # (K,) in how many of its rows
-    stride: int
-
-
-def _find_clashes(texts: np.ndarray, batch_size: int) -> _Clashes:
-    """Texts that repeat in a batch; `texts` are those of `_repeated`."""
+    Returns:
+      (R,) the places of rows with a text of an earlier row of their batch; in how many rows of a batch each text is, by
+      text · stride + batch; the stride.
+    """
     stride = -(-len(texts) // batch_size)
     rows, columns = np.nonzero(texts >= 0)
     keys = texts[rows, columns] * stride + rows // batch_size
     unique, first, counts = np.unique(keys, return_index=True, return_counts=True)  # the first places in row order
-    return _Clashes(np.unique(np.delete(rows, first)), unique, counts, stride)
+    return np.unique(np.delete(rows, first)), dict(zip(unique.tolist(), counts.tolist(), strict=True)), stride
 
 
 def _repeated(texts: np.ndarray) -> np.ndarray:

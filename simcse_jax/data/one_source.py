@@ -75,52 +75,36 @@ class OneSourceBatches(AnyBatches):
     def sizes(self, steps: int, devices: int, chunk_size: int = 0, *, unpad: bool = True) -> Programs:
         """See `AnyBatches`; sources with batches of the same shape share programs, at most two a shape."""
         turns = self._turns(steps)
-        programs = [
-            batches.sizes(count, devices, chunk_size) if unpad and count else None
-            for batches, count in zip(self._parts, turns, strict=True)
-        ]
+        sizes = {
+            place: batches.sizes(turns[place], devices, chunk_size) if unpad else None
+            for place, batches in enumerate(self._parts)
+            if turns[place]
+        }
         tokens: list[tuple[int, ...]] = []
         sources: list[int] = []
         program: dict[tuple[int, bool], int] = {}  # of a source's steps that fit the small one, and of the others
+
+        def add(places: list[int], found: list[tuple[int, ...]], is_small: bool) -> None:
+            """A program for these sources that has room for each of the sizes found; () is room for all."""
+            program.update({(place, is_small): len(tokens) for place in places})
+            tokens.append(tuple(map(max, *found, found[0])) if all(found) else ())
+            sources.append(places[0])
+
         for shape in dict.fromkeys(part.shape for part in self.corpus.parts):
-            places = [place for place, part in enumerate(self.corpus.parts) if part.shape == shape and turns[place]]
-            sizes = [() if (size := programs[place]) is None else size.tokens for place in places]
-            smalls = [size[0] for size in sizes if len(size) > 1 and size[0]]
-            if smalls:
-                program |= {(place, True): len(tokens) for place in places}
-                tokens.append(tuple(map(max, *smalls, smalls[0])))
-                sources.append(places[0])
-            # The last program of a source has places for any of its batches; () has places for all of any source.
-            larges = [size[-1] if size else () for size in sizes]
-            if places:
-                program |= {(place, False): len(tokens) for place in places}
-                tokens.append(tuple(map(max, *larges, larges[0])) if all(larges) else ())
-                sources.append(places[0])
+            places = [place for place in sizes if self.corpus.parts[place].shape == shape]
+            of_each = [() if (size := sizes[place]) is None else size.tokens for place in places]
+            if smalls := [size[0] for size in of_each if len(size) > 1 and size[0]]:
+                add(places, smalls, True)
+            if places:  # the last program of a source has places for any of its batches
+                add(places, [size[-1] if size else () for size in of_each], False)
 
         def of(step: int) -> int:
             source, number = self._turn(step)
-            size = programs[source]
+            size = sizes[source]
             is_small = size is not None and len(size.tokens) > 1 and bool(size.tokens[0]) and size.of(number) == 0
             return program[source, is_small]
 
         return Programs(tuple(tokens), of, tuple(sources))
-
-    def listing(self, programs: Programs) -> list[str]:
-        """A line for each source: its batches in an epoch, their shape and their programs."""
-        lines, total = [f"batches of one source each, {self._mixture.total:,} an epoch"], self._mixture.total
-        for place, (name, part) in enumerate(zip(self.corpus.names, self.corpus.parts, strict=True)):
-            count = self._mixture.counts[place]
-            described = [
-                f"{number} of {'padded tokens' if not tokens else f'{sum(tokens):,} tokens'}"
-                for number, (tokens, source) in enumerate(zip(programs.tokens, programs.sources, strict=True), 1)
-                if self.corpus.parts[source].shape == part.shape
-            ]
-            columns = ", ".join(map(str, part.places.tolist()))
-            lines.append(
-                f"  {name}: {count:,} batches ({count / total:.1%}), {columns} places a row; "
-                f"program{'s' if len(described) > 1 else ''} {' and '.join(described) or '–'}"
-            )
-        return lines
 
     def repeated(self) -> list[str]:
         """See `AnyBatches`."""

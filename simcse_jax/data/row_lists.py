@@ -2,7 +2,6 @@
 
 import ast
 import itertools
-import json
 import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
@@ -10,7 +9,6 @@ from typing import NamedTuple
 from simcse_jax.data.rows import MISSING, Row, read_text
 from simcse_jax.errors import UserError
 
-MOST = 1024  # of a row
 LOOKED_AT = 1000  # rows searched for a first value, which shows whether the column holds lists
 
 
@@ -28,13 +26,10 @@ class Negatives(NamedTuple):
         return self.numbered or self.lists
 
 
-def numbered(names: Sequence[str], name: str, where: str) -> list[str]:
-    """The columns NAME_1, NAME_2, … in order; refuses gaps between their numbers."""
+def numbered(names: Sequence[str], name: str) -> list[str]:
+    """The columns NAME_1, NAME_2, … in order."""
     pattern = re.compile(rf"{re.escape(name)}_([1-9][0-9]{{0,3}})")
     numbers = sorted({int(match[1]) for column in names if (match := pattern.fullmatch(column))})
-    for place, number in enumerate(numbers, 1):
-        if place != number:
-            raise UserError(f"{where}: has a column {name}_{number}, but no {name}_{place}; rename the columns")
     return [f"{name}_{number}" for number in numbers]
 
 
@@ -51,55 +46,29 @@ def peek_lists(rows: Iterator[Row], place: int) -> tuple[Iterator[Row], bool]:
 
 
 def read_negatives(negatives: Negatives, names: Sequence[str], values: Sequence[object], where: str) -> list[str]:
-    """A row's hard negatives, none of them blank; from a single column of text, one, which may be blank."""
+    """A row's hard negatives that are not blank; from a single column of text, one, which may be blank."""
     fields = [f"{where}: the field {name!r}" for name in names]
-    if negatives.numbered:
-        written = [None if value is MISSING else value for value in values]
-        texts = [read_text(value, field) for value, field in zip(written, fields, strict=True)]
-        while texts and not texts[-1]:
-            texts.pop()
-        if "" in texts:
-            hole = texts.index("")
-            raise UserError(f"{fields[hole]} is empty, but {names[len(texts) - 1]!r} is not; move the others forward")
-        return texts
-    (value,), (field,) = values, fields
+    if not negatives.may_differ:
+        check_no_list(values[0], fields[0])
+        return [read_text(values[0], fields[0])]
     if negatives.lists:
-        return _of_list(value, field)
-    if isinstance(value, list):
-        raise UserError(f"{field} is a list, but that of the first row is text; make all of them lists")
-    text = read_text(value, field)
-    if is_written_list(text):
-        raise UserError(
-            f"{field} is a list written as text; write one sentence in each of the columns {names[0]}_1, "
-            f"{names[0]}_2, …, or lists in a .jsonl or .parquet"
-        )
-    return [text]
+        values = values[0] if isinstance(values[0], list) else values
+        fields *= len(values)
+    texts = (read_text(None if value is MISSING else value, field) for value, field in zip(values, fields, strict=True))
+    return [text for text in texts if text]
 
 
-def _of_list(value: object, field: str) -> list[str]:
-    if value is None or value is MISSING:
-        return []
-    if not isinstance(value, list):
-        raise UserError(f"{field} is {value!r:.60}, but that of the first row is a list; make all of them lists")
-    if len(value) > MOST:
-        raise UserError(f"{field} has {len(value):,} sentences; at most {MOST:,}")
-    texts = [read_text(item, field) for item in value]
-    if "" in texts:
-        raise UserError(f"{field} has an empty sentence, number {texts.index('') + 1} of {len(texts)}; leave it out")
-    return texts
-
-
-def is_written_list(text: str) -> bool:
-    """Whether a text is a list of strings as JSON or Python writes it."""
+def check_no_list(value: object, field: str) -> None:
+    """Refuses a list of strings that is written as text, as pandas and JSON write it."""
+    text = value.strip() if isinstance(value, str) else ""
     if not (text.startswith("[") and text.endswith("]")):
-        return False
-    for parse in (json.loads, ast.literal_eval):
-        try:
-            parsed = parse(text)
-        except (ValueError, SyntaxError, RecursionError, MemoryError):
-            continue
-        return isinstance(parsed, list) and all(isinstance(item, str) for item in parsed)
-    return False
+        return
+    try:
+        parsed = ast.literal_eval(text)
+    except (ValueError, SyntaxError, RecursionError, MemoryError):
+        return
+    if isinstance(parsed, list) and all(isinstance(item, str) for item in parsed):
+        raise UserError(f"{field} is a list written as text; write lists in a .jsonl or .parquet, or numbered columns")
 
 
 def split_positives(rows: Iterator[Row], names: Sequence[str], place: int, *for_each: int) -> Iterator[Row]:
@@ -113,24 +82,19 @@ def split_positives(rows: Iterator[Row], names: Sequence[str], place: int, *for_
     """
     rows, lists = peek_lists(rows, place)
     for row in rows:
-        values, field = row.fields[place], f"{row.where}: the field {names[place]!r}"
+        values = row.fields[place]
         if not lists:
-            if isinstance(values, str) and is_written_list(values):
-                raise UserError(f"{field} is a list written as text; write lists in a .jsonl or .parquet")
+            check_no_list(values, f"{row.where}: the field {names[place]!r}")
             yield row
             continue
-        if values is None or values == []:
-            yield row._replace(fields=[None if at == place else value for at, value in enumerate(row.fields)])
-            continue
-        if values is MISSING:
-            raise UserError(f"{field} is missing")
-        if not isinstance(values, list):
-            raise UserError(f"{field} is {values!r:.60}, but that of the first row is a list; make all of them lists")
-        for number, value in enumerate(values):
+        positives = (values or [None]) if isinstance(values, list) else [values]
+        for number, positive in enumerate(positives):
             fields = list(row.fields)
-            fields[place] = value
-            for at in for_each:
-                fields[at] = _of_positive(row.fields[at], number, len(values), f"{row.where}: the field {names[at]!r}")
+            fields[place] = positive
+            for at in for_each if values else ():
+                fields[at] = _of_positive(
+                    row.fields[at], number, len(positives), f"{row.where}: the field {names[at]!r}"
+                )
             yield row._replace(fields=fields)
 
 

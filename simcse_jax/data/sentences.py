@@ -8,12 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from simcse_jax.data.columns import choose_column
-from simcse_jax.data.files import READERS, count_parquet, files_of, read_parquet, reader_of
-from simcse_jax.data.rows import MISSING, START, Place, Row, is_text, reported, size_and_time
+from simcse_jax.data.files import count_parquet, files_of, read_parquet, reader_of
+from simcse_jax.data.rows import START, Place, Row, as_text, is_text, reported, size_and_time
 from simcse_jax.errors import UserError, broken
 from simcse_jax.host.storage import Folder, as_path
-
-SHOWN = 6  # names of columns in an error
 
 
 class SentenceFile:
@@ -30,17 +28,18 @@ class SentenceFile:
           column: None for one with a usual name (`sentence`, `text`, `sent0`, `anchor`), or the only one.
         """
         self.path: Folder = as_path(str(name))
-        self._suffix = self.path.suffix.lower()
+        self._is_parquet = self.path.suffix.lower() == ".parquet"
         with reported(self.path):
             if not self.path.is_file():
                 problem = "a folder" if self.path.is_dir() else "no such file"
                 raise UserError(f"{name}: {problem}; give a file of sentences")
-        reader_of(self.path)
+        self._reader = reader_of(self.path)
         self._seen = size_and_time(self.path)
         if not self._seen[0]:
             raise UserError(f"{name}: holds no sentences")
-        names, rows = READERS[self._suffix](self.path)
-        self.column = choose_column(list(names), rows, column, str(name))
+        names = self._reader(self.path)[0]
+        self.column = choose_column(names, column, str(name))
+        self._at = names.index(self.column)
 
     def __iter__(self) -> Iterator[str]:
         """The sentences; errors as in `read`."""
@@ -54,19 +53,11 @@ class SentenceFile:
           place: where it begins in other files (see `count`); None to skip the rows before it.
         """
         for row in self._rows(first, place):
-            (value,) = row.fields
-            if value is MISSING:
-                raise UserError(f"{row.where}: the field {self.column!r} is missing")
-            if value is not None and not isinstance(value, str):
-                raise UserError(f"{row.where}: the field {self.column!r} holds {value!r:.60}, not text")
-            sentence = value or ""
-            if not is_text(sentence):
-                raise UserError(f"{row.where}: {broken(sentence)}")
-            yield sentence
+            yield as_text(row.fields[self._at], f"{row.where}: the field {self.column!r}")
 
     def count(self, interval: int) -> tuple[int, list[Place]]:
         """The number of rows, and where rows 0, `interval`, 2 · `interval` … begin; no places for a .parquet file."""
-        if self._suffix == ".parquet":
+        if self._is_parquet:
             return count_parquet(self.path), []
         rows, places, end = 0, [START], START
         for row in self._rows():
@@ -95,12 +86,10 @@ class SentenceFile:
         return size_and_time(self.path) != self._seen
 
     def _rows(self, first: int = 0, place: Place | None = None) -> Iterator[Row]:
-        if self._suffix == ".parquet":  # do not read its other columns, perhaps vectors
+        if self._is_parquet:  # do not read its other columns, perhaps vectors
             return read_parquet(self.path, [self.column], first)[1]
-        names, rows = READERS[self._suffix](self.path, place or START)
-        at = list(names).index(self.column)
-        chosen = (Row(row.where, [row.fields[at]], row.end) for row in rows)
-        return chosen if place else itertools.islice(chosen, first, None)
+        rows = self._reader(self.path, place or START)[1]
+        return rows if place else itertools.islice(rows, first, None)
 
 
 class SentenceFiles:
@@ -143,78 +132,31 @@ def check_sentences(sentences: Iterable[str], kind: str = "sentence") -> list[st
     """The sentences as a list.
 
     Args:
-      sentences: any iterable of strings, or a table of one column (`simcse_jax.data.sentences`).
+      sentences: any iterable of strings, or a column of a table.
       kind: what errors call a sentence.
     """
-    column, values = only_column(sentences)
-    where = "" if column is None else f"column {column!r}: "
-    if isinstance(values, str | bytes) or not hasattr(values, "__iter__") or getattr(values, "ndim", 1) == 0:
-        raise UserError(f"{where}{values!r:.60}: not a list of strings")
-    checked = list(values)
+    checked = list(one_column(sentences))
     for row, sentence in enumerate(checked):
         if not isinstance(sentence, str):
-            raise UserError(f"{where}{kind} {row} is {sentence!r:.60}, not a string")
+            raise UserError(f"{kind} {row} is {sentence!r:.60}, not a string")
         if not is_text(sentence):
-            raise UserError(f"{where}{kind} {row} {broken(sentence)}")
+            raise UserError(f"{kind} {row} {broken(sentence)}")
     return checked
 
 
-def only_column(data: Any) -> tuple[Any, Iterable[Any]]:
-    """The name and values of a table's only column; anything else as it is, without a name.
-
-    Tables are pandas' and Polars' frames, Arrow's tables, datasets and dictionaries of columns. They are recognized by
-    their attributes, so none of these packages is imported. Arrow's arrays become lists.
-
-    Args:
-      data: sentences, which are not checked.
-    """
-    check_one_table(data)
-    data = data.read_all() if hasattr(data, "read_all") else data  # Arrow's stream of record batches
-    kind = type(data).__name__
+def one_column(data: Any) -> Iterable[Any]:
+    """Sentences, unchecked, or anything else that has an order; Arrow's arrays become lists."""
+    name = type(data).__name__
+    if is_table(data):
+        raise UserError(f"a {name}: give one column of sentences, such as table['text']")
     if isinstance(data, AbstractSet):
-        raise UserError(f"{data!r:.60}: a {kind}, not a list; give its sentences in their order")
-    names = columns_of(data)
-    if names == []:
-        raise UserError(f"a {kind} without columns: give one column of sentences")
-    if names is not None and len(names) > 1:
-        has = ", ".join(map(str, names[:SHOWN])) + ", …" * (len(names) > SHOWN)
-        usual = next((name for name in ("sentence", "text") if name in names), names[0])
-        raise UserError(f"a {kind} with the columns {has}: give one column of sentences, such as table[{usual!r}]")
-    if names is not None:
-        values = data[names[0]]
-        if isinstance(values, str | bytes) or not hasattr(values, "__iter__"):
-            raise UserError(f"column {names[0]!r}: {values!r:.60}: not a list of strings")
-        return names[0], _listed(values)
-    return None, _listed(data)
+        raise UserError(f"{data!r:.60}: a {name}, not a list; give its sentences in their order")
+    if isinstance(data, str | bytes) or not hasattr(data, "__iter__") or getattr(data, "ndim", 1) == 0:
+        raise UserError(f"{data!r:.60}: not a list of strings")
+    return data.to_pylist() if hasattr(data, "to_pylist") else data
 
 
-def check_one_table(data: Any, where: str = "") -> None:
-    """Refuses a dictionary of tables, such as the splits of a dataset."""
-    if isinstance(data, Mapping) and any(map(_attribute_of, map(type, data.values()))):
-        names, first = ", ".join(map(str, data)), next(iter(data))
-        raise UserError(f"{where}a dictionary of tables ({names}): give one of them, such as data[{first!r}]")
-
-
-def _listed(values: Any) -> Iterable[Any]:
-    """Converts Arrow's arrays to lists, since their elements are not strings."""
-    if getattr(values, "ndim", 1) > 1:
-        raise UserError(f"an array of shape {tuple(values.shape)}, not a list of strings")
-    return values.to_pylist() if hasattr(values, "to_pylist") else values
-
-
-def columns_of(table: Any) -> list[Any] | None:
-    """The names of a table's columns; None for anything else."""
-    if isinstance(table, Mapping):
-        return list(table)
-    if not hasattr(table, "__len__"):  # an iterator, or a lazy query
-        return None
-    attribute = _attribute_of(type(table))
-    names = None if attribute is None else getattr(table, attribute)
-    names = getattr(getattr(table, "dtype", None), "names", None) if names is None else names  # NumPy's records
-    return None if names is None else list(names)
-
-
-def _attribute_of(kind: type) -> str | None:
-    """The attribute with the column names of such a table; None for other types."""
-    # Of the class: pandas also offers row and column names as attributes of the object. Arrow's tables have both.
-    return next((name for name in ("column_names", "columns") if hasattr(kind, name)), None)
+def is_table(data: Any) -> bool:
+    """Whether it has named columns: a frame of pandas or Polars, a table of Arrow or `datasets`, or a dictionary."""
+    # Of the class: pandas also offers row and column names as attributes of the object.
+    return isinstance(data, Mapping) or any(hasattr(type(data), name) for name in ("column_names", "columns"))

@@ -1,7 +1,8 @@
 """The sources that a setting names, and the joined examples of several sources."""
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+import itertools
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -66,38 +67,30 @@ class Examples:
         return described(np.full(len(rows), len(self.columns)) if self.present is None else self.present[rows].sum(1))
 
 
-MIXED = "name sources of one kind, choose the same columns with data.columns, or set data.mixed=True"
-ALIKE = "the files of a folder or a pattern are read alike; move one, or choose the same columns with data.columns"
-
-
-def join(parts: Mapping[str, Examples], mixed: bool, remedy: str = MIXED) -> Examples:
-    """The examples of several sources, in the order of the sources.
-
-    Args:
-      remedy: for the message about those that may not.
-    """
+def join(parts: Mapping[str, Examples], mixed: bool) -> Examples:
+    """The examples of several sources, in order; without `mixed`, their kinds must be the same."""
     (first, leading), *rest = parts.items()
     if not rest:
         return leading
     for name, other in rest:
         if not same_kind(len(other.columns), len(leading.columns)) and not mixed:
-            raise UserError(
-                f"data.train: {first} has {kind_of(len(leading.columns))}, {name} has {kind_of(len(other.columns))}; "
-                f"{remedy}"
-            )
+            kinds = f"{first} has {kind_of(len(leading.columns))}, {name} has {kind_of(len(other.columns))}"
+            raise UserError(f"data.train: {kinds}; choose the same columns with data.columns, or set data.mixed=True")
     examples = list(parts.values())
     width = max(len(part.columns) for part in examples)
-    widened = [_widen(part, width) for part in examples]
+    columns = tuple(
+        list(itertools.chain.from_iterable(_column(part, place) for part in examples)) for place in range(width)
+    )
     present = None
     if any(part.present is not None or len(part.columns) < width for part in examples):
-        present_by_part = [
+        masks = [
             np.ones((len(part), len(part.columns)), bool) if part.present is None else part.present for part in examples
         ]
-        present = np.concatenate([np.pad(rows, ((0, 0), (0, width - rows.shape[1]))) for rows in present_by_part])
+        present = np.concatenate([np.pad(mask, ((0, 0), (0, width - mask.shape[1]))) for mask in masks])
     labels = [part.labels for part in examples if part.labels is not None]
     scores = [_to_width(part.scores, width - 1) for part in examples if part.scores is not None]
     return Examples(
-        tuple([sentence for column in columns for sentence in column] for columns in zip(*widened, strict=True)),
+        columns,
         sum(part.blank for part in examples),
         np.concatenate(labels) if len(labels) == len(examples) else None,
         sum(part.unlabelled for part in examples),
@@ -113,9 +106,8 @@ def _to_width(scores: np.ndarray, candidates: int) -> np.ndarray:
     return scores if scores.ndim == 1 else np.pad(scores, ((0, 0), (0, candidates - scores.shape[1])))
 
 
-def _widen(part: Examples, width: int) -> Sequence[list[str]]:
-    """The columns, with the anchors as their own positives and empty sentences further on."""
-    columns = list(part.columns)
-    if len(columns) == 1 < width:
-        columns.append(columns[0])
-    return [*columns, *([""] * len(part) for _ in range(width - len(columns)))]
+def _column(part: Examples, place: int) -> list[str]:
+    """A column; anchors without positives are their own, and other missing columns have empty sentences."""
+    if place < len(part.columns):
+        return part.columns[place]
+    return part.columns[0] if place == 1 else [""] * len(part)

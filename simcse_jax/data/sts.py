@@ -40,7 +40,7 @@ HEADERS = ("SICKRelatedness",)
 def read_sts(data: str) -> Table:
     """The sentences of FOLDER, or the pairs of FOLDER:TASK[:SPLIT]."""
     task = of_task(data)
-    return _read_texts(data) if task is None else _read_pairs(data, *task)
+    return _read_texts(data) if task is None else _read_graded(data, *task)
 
 
 def _read_texts(data: str) -> Table:
@@ -52,15 +52,11 @@ def _read_texts(data: str) -> Table:
     """
     from simcse_jax.devices import processes  # imports JAX
 
-    folder = local_path(data)
-    if not data or not folder.is_dir():
-        raise UserError(f"{PREFIX}{data}: no such folder; it must be SentEval's data/downstream, with STS and SICK")
-    files = {task: files_of(folder, task) for task in (*SUBSETS, *SINGLE_FILES)}
-    if not any(files.values()):
+    files = {task: files_of(local_path(data), task) for task in (*SUBSETS, *SINGLE_FILES)}
+    if not data or not any(files.values()):
         raise UserError(f"{PREFIX}{data}: no STS set there; expected SentEval's data/downstream, with STS and SICK")
     if missing := [task for task, task_files in files.items() if not task_files]:
         processes.say(f"{PREFIX}{data}: {', '.join(missing)} not found, and left out")
-
     by_file = (read_pairs(file, task) for task, task_files in files.items() for file in task_files)
     return ["sentence"], itertools.chain.from_iterable(by_file)
 
@@ -82,13 +78,7 @@ def files_of(folder: Path, task: str) -> list[Path]:
 
 def read_pairs(path: Path, task: str) -> Iterator[Row]:
     """Both sentences of each pair of a file, each as a row."""
-    if task in PLACES:
-        rows = _chosen(path, PLACES[task][1:], task in HEADERS)
-    else:  # line n is pair n, so no record spans several lines
-        rows = (Row(f"{path}: line {number}", line.split("\t")) for number, line in enumerate(open_text(path), 1))
-    for row in rows:
-        if len(row.fields) < 2:
-            raise UserError(f"{row.where}: expected two sentences, separated by a tab")
+    for row in _read_file(path, task):
         yield from (Row(row.where, [sentence]) for sentence in row.fields[:2])
 
 
@@ -104,20 +94,13 @@ def of_task(data: str) -> tuple[str, str, str] | None:
     return (before, task, last) if colon and task in (*SUBSETS, *SINGLE_FILES) else None
 
 
-def _read_pairs(data: str, name: str, task: str, split: str) -> Table:
+def _read_graded(data: str, name: str, task: str, split: str) -> Table:
     """Three columns, sentence1, sentence2 and score: the pairs of one split of one set; a score may be empty."""
     splits = ("test",) if task in SUBSETS else tuple(SINGLE_FILES[task])
     if split not in splits:
         raise no_such(f"{PREFIX}{data}", "split", split, splits)
     files = files_of_task(local_path(name), task, split)
-    if missing := next((file for file in files if not file.is_file()), None):
-        raise UserError(
-            f"{PREFIX}{data}: no file {missing}; {name or 'it'} must be SentEval's data/downstream, with STS and SICK"
-        )
-    by_file = (
-        read_year(file) if task in SUBSETS else read_places(file, PLACES[task], task in HEADERS) for file in files
-    )
-    return COLUMNS, itertools.chain.from_iterable(by_file)
+    return COLUMNS, itertools.chain.from_iterable(_read_file(file, task) for file in files)
 
 
 def files_of_task(folder: Path, task: str, split: str) -> list[Path]:
@@ -127,25 +110,24 @@ def files_of_task(folder: Path, task: str, split: str) -> list[Path]:
     return [folder / "STS" / f"{task}-en-test" / f"STS.input.{subset}.txt" for subset in SUBSETS[task]]
 
 
+def _read_file(path: Path, task: str) -> Iterator[Row]:
+    return read_year(path) if task in SUBSETS else read_places(path, PLACES[task], task in HEADERS)
+
+
 def read_places(path: Path, columns: Sequence[int], skip_header: bool = False) -> Iterator[Row]:
-    """The pairs of tab-separated lines, each with the fields `COLUMNS`.
+    """The pairs of tab-separated lines that are not blank, each with the fields `COLUMNS`.
 
     Args:
       columns: of the score, the first and the second sentence.
     """
-    for row in _chosen(path, columns, skip_header):
-        score, first, second = row.fields
-        yield Row(row.where, [first, second, score])
-
-
-def _chosen(path: Path, columns: Sequence[int], skip_header: bool) -> Iterator[Row]:
-    """Some fields of tab-separated lines that are not blank."""
     for row in itertools.islice(read_tabs(path), int(skip_header), None):
+        if row.fields == [""]:
+            continue
         count = len(row.fields)
-        if count <= max(columns) and row.fields != [""]:
+        if count <= max(columns):
             raise UserError(f"{row.where}: {count} tab-separated columns, expected at least {max(columns) + 1}")
-        if row.fields != [""]:
-            yield Row(row.where, [row.fields[column] for column in columns])
+        score, first, second = (row.fields[column] for column in columns)
+        yield Row(row.where, [first, second, score])
 
 
 def read_year(path: Path) -> Iterator[Row]:
@@ -160,6 +142,6 @@ def read_year(path: Path) -> Iterator[Row]:
         raise UserError(f"{path} has {len(lines)} lines, {gold_path.name} has {len(scores)}")
     for number, (line, score) in enumerate(zip(lines, scores, strict=True), 1):
         fields = line.split("\t")
-        if len(fields) < 2 and score.strip():
+        if len(fields) < 2:
             raise UserError(f"{path}: line {number}: expected two sentences, separated by a tab")
-        yield Row(f"{gold_path}: line {number}", [*fields[:2], *[""] * (2 - len(fields)), score])
+        yield Row(f"{gold_path}: line {number}", [*fields[:2], score])

@@ -24,34 +24,22 @@ class Synonyms:
     """
 
     def __init__(self, lexicon: str):
-        """Reads a WordNet.
-
-        Args:
-          lexicon: a WN-LMF file or package, also compressed, or the data directory of the `wn` package.
-        """
+        """Reads a WordNet: a WN-LMF file or package, also compressed."""
         require("wordnet", "wn", where="data.augment.name=synonym")
         from wn.morphy import Morphy
 
-        path = local_path(lexicon)
-        if not lexicon or not path.exists():
-            raise UserError(f"data.augment.lexicon={lexicon!r}: no such file; give a WordNet in WN-LMF (.xml, .xml.gz)")
         self._base_forms = Morphy()
         self._senses: dict[tuple[str, str], list[tuple[str, str]]] = {}  # (form, part of speech): (word, synset)
         self._members: dict[str, dict[str, None]] = {}  # synset: its words, as written
         self._cache: dict[str, list[str]] = {}
         try:
-            for entry in _database_entries(path) if (path / "wn.db").is_file() else _file_entries(path):
-                self._add(*entry)
+            for part, forms, synsets in _entries(local_path(lexicon)):
+                for synset in synsets:
+                    self._members.setdefault(synset, {})[forms[0]] = None
+                for form in dict.fromkeys(form.lower() for form in forms):
+                    self._senses.setdefault((form, part), []).extend((forms[0], synset) for synset in synsets)
         except Exception as error:  # the package's own, the XML parser's or bare assertions
             raise UserError(f"data.augment.lexicon={lexicon}: not a readable WN-LMF lexicon: {reason(error)}") from None
-        if all(len(members) < 2 for members in self._members.values()):
-            raise UserError(f"data.augment.lexicon={lexicon}: holds no synonyms; is it a complete WordNet?")
-
-    def _add(self, part: str, forms: Sequence[str], synsets: Sequence[str]) -> None:
-        for synset in synsets:
-            self._members.setdefault(synset, {})[forms[0]] = None
-        for form in dict.fromkeys(form.lower() for form in forms):
-            self._senses.setdefault((form, part), []).extend((forms[0], synset) for synset in synsets)
 
     def of(self, word: str) -> list[str]:
         """The synonyms of a word, in the lexicon's order; none for a determiner."""
@@ -84,41 +72,18 @@ class Synonyms:
         return [*words[:place], before + chosen + after, *words[place + 1 :]]
 
 
-Entry = tuple[str, list[str], list[str]]  # part of speech, the word and its other forms, the synsets of its senses
-
-
-def _file_entries(path: Path) -> Iterator[Entry]:
-    """The words of WN-LMF files, without a database."""
+def _entries(path: Path) -> Iterator[tuple[str, list[str], list[str]]]:
+    """The part of speech of each word, the word and its other forms, the synsets of its senses."""
     from wn import lmf
     from wn.project import iterpackages
 
     for package in iterpackages(path):
-        if package.type != "wordnet":
-            continue
         for lexicon in lmf.load(package.resource_file(), progress_handler=None)["lexicons"]:
             entries: list[Any] = list(lexicon.get("entries", []))
             for entry in entries:
                 lemma = entry.get("lemma")
                 if lemma is None or entry.get("external"):  # an extension's entry for another lexicon's word
                     continue
+                part = "a" if lemma["partOfSpeech"] == "s" else lemma["partOfSpeech"]  # satellite adjectives
                 forms = [lemma["writtenForm"], *(form["writtenForm"] for form in entry.get("forms", []))]
-                synsets = [sense["synset"] for sense in entry.get("senses", [])]
-                yield _part_of_speech(lemma["partOfSpeech"]), forms, synsets
-
-
-def _database_entries(folder: Path) -> Iterator[Entry]:
-    """The words of all lexicons of a `wn` data directory."""
-    import wn
-
-    before = wn.config.database_path.parent
-    wn.config.data_directory = folder
-    try:
-        for word in wn.words():
-            synsets = [f"{sense.lexicon().specifier()} {sense.synset().id}" for sense in word.senses()]
-            yield _part_of_speech(word.pos), [str(form) for form in word.forms()], synsets
-    finally:
-        wn.config.data_directory = before
-
-
-def _part_of_speech(part: str) -> str:
-    return "a" if part == "s" else part  # satellite adjectives
+                yield part, forms, [sense["synset"] for sense in entry.get("senses", [])]

@@ -56,38 +56,23 @@ def token_ids(
     A sentence that is its own positive has the anchor's prompt and length there too. Missing hard negatives have no
     prompt.
     """
-    columns = [_column(examples, place, tokenizer, lengths, prompts) for place in range(len(examples.columns))]
-    cut = np.zeros((len(examples), len(columns)), bool)
-    for place, (_, rows) in enumerate(columns):
-        cut[rows, place] = True
-    if examples.present is not None:  # do not count a sentence that is its own positive twice
-        cut &= examples.present
-    return [ids for ids, _ in columns], int(cut.sum())
-
-
-def _column(
-    examples: Examples, place: int, tokenizer: "Tokenizer", lengths: Lengths, prompts: Sequence[Prompts]
-) -> tuple[list[np.ndarray], list[int]]:
-    sentences = examples.columns[place]
-    if not prompts and lengths.anchor == lengths.positive:
-        tokens, too_long = tokenizer.tokenize(sentences, lengths.anchor)
-        return tokens, [*too_long]
-    roles = np.full(len(sentences), min(place, 1))
-    if place == 1 and examples.present is not None:
-        roles = examples.present[:, 1].astype(np.int64)
-    if prompts:
-        of = np.zeros(len(sentences), np.int64) if examples.sources is None else examples.sources
-        before = [prompts[source][role] for source, role in zip(of.tolist(), roles.tolist(), strict=True)]
-        sentences = [text and prompt + text for prompt, text in zip(before, sentences, strict=True)]
-    token_ids: list[np.ndarray] = [np.empty(0, np.int32)] * len(sentences)
-    cut: list[int] = []
-    for role, length in enumerate(lengths):
-        rows = np.flatnonzero(roles == role).tolist()
-        tokens, too_long = tokenizer.tokenize([sentences[row] for row in rows], length)
-        cut += [rows[place] for place in too_long]
-        for row, ids in zip(rows, tokens, strict=True):
-            token_ids[row] = ids
-    return token_ids, cut
+    present = np.ones((len(examples), len(examples.columns)), bool) if examples.present is None else examples.present
+    sources = np.zeros(len(examples), np.int64) if examples.sources is None else examples.sources
+    columns, cut = [], 0
+    for place, sentences in enumerate(examples.columns):
+        roles = present[:, 1].astype(np.int64) if place == 1 else np.full(len(sentences), min(place, 1))
+        if prompts:
+            before = (prompts[source][role] for source, role in zip(sources.tolist(), roles.tolist(), strict=True))
+            sentences = [text and prompt + text for prompt, text in zip(before, sentences, strict=True)]
+        token_ids: list[np.ndarray] = [np.empty(0, np.int32)] * len(sentences)
+        for role, length in enumerate(lengths):
+            rows = np.flatnonzero(roles == role)
+            tokens, too_long = tokenizer.tokenize([sentences[row] for row in rows.tolist()], length)
+            cut += np.count_nonzero(present[rows[list(too_long)], place])
+            for row, ids in zip(rows.tolist(), tokens, strict=True):
+                token_ids[row] = ids
+        columns.append(token_ids)
+    return columns, cut
 
 
 def check_prompts(tokenizer: "Tokenizer", prompts: Sequence[Prompts], lengths: Lengths, field: str) -> None:

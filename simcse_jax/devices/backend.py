@@ -22,14 +22,6 @@ PLATFORMS = {
     "tpu": ('pip install "jax[tpu]"', ("libtpu",)),
 }
 PLATFORMS["gpu"] = PLATFORMS["cuda"]
-# Settings of JAX under which our programs do not run, and for each whether it stops training alone.
-REFUSED = {
-    ("jax_numpy_rank_promotion", "raise"): False,
-    ("jax_transfer_guard", "disallow"): False,
-    ("jax_transfer_guard", "disallow_explicit"): False,
-    ("jax_disable_jit", "true"): True,
-    ("jax_numpy_dtype_promotion", "strict"): True,
-}
 _forked_from: list[int] = []  # the process that had started JAX before it was forked into this one
 CPU_INFO = Path("/proc/cpuinfo")
 INSTRUCTIONS = {"amx_bf16", "avx512_bf16", "bf16"}  # of Intel and AMD, and of Arm
@@ -52,17 +44,9 @@ def check_fork() -> None:
         )
 
 
-def start(training: bool = False) -> None:
-    """Starts the backend, if it has not been started, before anything else uses a device.
-
-    Args:
-      training: whether the process is to train, which more of JAX's settings stop.
-    """
+def start() -> None:
+    """Starts the backend, if it has not been started, before anything else uses a device."""
     check_fork()
-    for (name, value), in_training in REFUSED.items():
-        if str(getattr(jax.config, name)).rpartition(".")[2].lower() == value and training >= in_training:
-            whose = "training does" if in_training else "simcse_jax does"
-            raise UserError(f"{name.upper()}={value}: {whose} not run with this setting of JAX; leave it out")
     try:
         jax.local_devices()
     except (RuntimeError, AssertionError) as error:  # the latter is all that JAX says about cuda

@@ -50,7 +50,7 @@ TPU_PASSES: Passes = {"HIGHEST": (1, 3, 6), "HIGH": (1, 2, 3), "DEFAULT": (1, 1,
 def product_flops(jaxpr: Any, passes: Passes = TPU_PASSES, platform: str = "") -> Counter[float]:
     """FLOPs of all matrix products, by the number of bfloat16 passes that a TPU makes of each.
 
-    Scans and the steps of kernels are multiplied out; of several branches that of the platform counts, or the most
+    Scans are multiplied out; of several branches that of the platform counts, or the most
     expensive one. The body of a `shard_map` counts once: the work of one device.
 
     Args:
@@ -73,9 +73,8 @@ def product_flops(jaxpr: Any, passes: Passes = TPU_PASSES, platform: str = "") -
         inner = [product_flops(value, passes, platform) for value in values if hasattr(value, "eqns")]
         if name == "cond":
             inner = [_chosen_branch(inner, params.get("branches_platforms"), platform)]
-        times = math.prod(params["grid_mapping"].grid) if name == "pallas_call" else params.get("length", 1)
         for part in inner:
-            flops.update({width: count * times for width, count in part.items()})
+            flops.update({width: count * params.get("length", 1) for width, count in part.items()})
     return flops
 
 

@@ -8,7 +8,6 @@ gradient is then summed over these.
 """
 
 import functools
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -19,7 +18,7 @@ from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 from jaxtyping import Array, Float, Int
 
-from simcse_jax.devices.mesh import AXIS, SumOrder, replicated_sharding
+from simcse_jax.devices.mesh import AXIS, replicated_sharding
 
 
 def spec(shape: Sequence[int], devices: int) -> P:
@@ -80,9 +79,9 @@ def spread(part: Float[Array, "..."], split: P, mesh: Mesh) -> Float[Array, "...
     return jax.lax.pcast(part, unsplit, to="varying") if unsplit else part
 
 
-def gather(part: Float[Array, "..."], split: P, dtype: jnp.dtype, way: SumOrder) -> Float[Array, "..."]:
+def gather(part: Float[Array, "..."], split: P, dtype: jnp.dtype) -> Float[Array, "..."]:
     """Within `shard_map`: the whole array of `spread` parts, rounded to `dtype` on its way; see `gather_rounded`."""
-    return gather_rounded(rounded(part, dtype), part, split, way) if AXIS in split else part
+    return gather_rounded(rounded(part, dtype), part, split) if AXIS in split else part
 
 
 def rounded(part: Float[Array, "..."], dtype: jnp.dtype) -> Float[Array, "..."]:
@@ -90,69 +89,42 @@ def rounded(part: Float[Array, "..."], dtype: jnp.dtype) -> Float[Array, "..."]:
     return jax.lax.stop_gradient(part.astype(dtype))
 
 
-def gather_rounded(
-    sent: Float[Array, "..."], part: Float[Array, "..."], split: P, way: SumOrder
-) -> Float[Array, "..."]:
+def gather_rounded(sent: Float[Array, "..."], part: Float[Array, "..."], split: P) -> Float[Array, "..."]:
     """Within `shard_map`: the whole array of what the devices send of their `spread` parts (`rounded`).
 
     Its gradient is the part's, summed in float32, where JAX's own rule would sum it in the type that is sent. Of the
     part itself nothing is read.
     """
-    return _gather(split.index(AXIS) if AXIS in split else None, way, sent, part)
+    return _gather(split.index(AXIS) if AXIS in split else None, sent, part)
 
 
-@functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1))
-def _gather(
-    axis: int | None, way: SumOrder, array: Float[Array, "..."], part: Float[Array, "..."]
-) -> Float[Array, "..."]:
+@functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
+def _gather(axis: int | None, array: Float[Array, "..."], part: Float[Array, "..."]) -> Float[Array, "..."]:
     if axis is None:
         return array.astype(part.dtype)
-    if len(way.order) == 1:  # with an axis that is merged afterwards, XLA for CPUs fuses, and rounds, otherwise
-        return jax.lax.all_gather(array, AXIS, axis=axis, tiled=True).astype(part.dtype)
-    for number, side in reversed(list(enumerate(way.order))):
-        place = sum(gathered < side for gathered in way.order[number + 1 :])  # among the sides that are there
-        array = jax.lax.all_gather(array, AXIS, axis=axis + place, axis_index_groups=way.groups(side))
-    before, after = part.shape[:axis], part.shape[axis + 1 :]
-    return array.reshape(*before, -1, *after).astype(part.dtype)
+    return jax.lax.all_gather(array, AXIS, axis=axis, tiled=True).astype(part.dtype)
 
 
-def _forward(
-    axis: int | None, way: SumOrder, array: Float[Array, "..."], part: Float[Array, "..."]
-) -> tuple[Float[Array, "..."], None]:
-    return _gather(axis, way, array, part), None
-
-
-def _backward(
-    axis: int | None, way: SumOrder, _: None, gradient: Float[Array, "..."]
-) -> tuple[None, Float[Array, "..."]]:
-    return None, gradient if axis is None else _sum_part(gradient, axis, way)
-
-
-def _sum_part(gradient: Float[Array, "..."], axis: int, way: SumOrder) -> Float[Array, "..."]:
+def _sum_part(axis: int | None, _: None, gradient: Float[Array, "..."]) -> tuple[None, Float[Array, "..."]]:
     """This device's part of the sum over the devices.
 
-    The parts come first, those of the first side before those of the next: along another axis, XLA for TPUs sums the
-    whole of a word embedding's gradient everywhere.
+    The parts come first: along another axis, XLA for TPUs sums the whole of a word embedding's gradient everywhere.
     """
+    if axis is None:
+        return None, gradient
+    devices = jax.lax.axis_size(AXIS)
     before, size, after = gradient.shape[:axis], gradient.shape[axis], gradient.shape[axis + 1 :]
-    parts = gradient.reshape(*before, *way.sides, size // math.prod(way.sides), *after)
-    parts = jnp.moveaxis(parts, [axis + side for side in way.order], range(len(way.order)))
-    for side in way.order:
-        parts = jax.lax.psum_scatter(parts, AXIS, scatter_dimension=0, axis_index_groups=way.groups(side))
-    return parts
+    parts = jnp.moveaxis(gradient.reshape(*before, devices, size // devices, *after), axis, 0)
+    return None, jax.lax.psum_scatter(parts, AXIS, scatter_dimension=0)
 
 
-_gather.defvjp(_forward, _backward)
+_gather.defvjp(lambda axis, array, part: (_gather(axis, array, part), None), _sum_part)
 
 
 def is_exchange_cheaper(rows: int, split: P, numbers: int, devices: int) -> bool:
-    """Whether `gather_rows` sends at most a quarter of what `gather` does, for the same gradient.
+    """Whether `gather_rows` sends at most a quarter of what `gather` does, for so many `numbers` of rows of a device.
 
-    A quarter, because every device has something else for every other one, and over a large torus that takes several
-    links.
-
-    Args:
-      numbers: of the rows that each device needs.
+    A quarter, because every device has something else for every other one, which may take several links.
     """
     return AXIS in split and 4 * numbers * (devices if split[0] == AXIS else 1) <= rows
 
@@ -161,10 +133,8 @@ def gather_rows(part: Float[Array, "..."], split: P, numbers: Int[Array, " N"]) 
     """Within `shard_map`: the rows of a table that this device needs, bit for bit; nothing else of it is sent.
 
     Devices that share a copy get the numbers of all rows that they need, and each sends of its part what the others
-    need. Gradients go back in the same way, and are added up, in float32, where the part is.
-
-    Args:
-      numbers: of the rows in the whole table, other ones on each device; a row may occur several times.
+    need. Gradients go back in the same way, and are added up, in float32, where the part is. `numbers` are those of
+    the rows in the whole table, other ones on each device; a row may occur several times.
     """
     everywhere = jax.lax.all_gather(numbers, AXIS, tiled=True)
     if split[0] != AXIS:

@@ -34,7 +34,7 @@ def initialize(count: int, number: int = 0, coordinator: str = "") -> None:
     """
     if count != 1 and not jax.distributed.is_initialized():
         _join(count, number, coordinator)
-    backend.start(training=True)
+    backend.start()
 
 
 def _join(count: int, number: int, coordinator: str) -> None:
@@ -77,9 +77,6 @@ def exit_together() -> Iterator[None]:
     """All processes leave the block together: a user's mistake in one process ends them all.
 
     Otherwise the others would wait for the process that has left.
-
-    Raises:
-      UserError: this process's own, or that of another process with its number.
     """
     error = None
     try:

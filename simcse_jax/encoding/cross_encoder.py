@@ -9,13 +9,12 @@ import jax
 import numpy as np
 from jaxtyping import Float32
 
-from simcse_jax.choices import DTYPES
 from simcse_jax.data.rows import is_text
 from simcse_jax.data.sentences import check_sentences
-from simcse_jax.encoding.arguments import check_options, check_path, is_whole, names_ours, resolve_prompt
+from simcse_jax.encoding.arguments import check_max_length, resolve_prompt
 from simcse_jax.encoding.batch_encoder import BatchEncoder
 from simcse_jax.encoding.embedder import Embedder, LazyWeights, warn_of_cut
-from simcse_jax.errors import UserError, broken
+from simcse_jax.errors import UserError
 from simcse_jax.host.progress import Progress
 from simcse_jax.host.storage import sha256
 from simcse_jax.huggingface.cross_encoder import is_cross_encoder, load_cross_encoder, reads_types
@@ -33,7 +32,6 @@ class CrossEncoder:
     class of this name, and so are the scores.
     """
 
-    @names_ours
     def __init__(
         self, name: str | Path, *, batch_size: int = 64, max_length: int | None = None, dtype: str = "float32"
     ):
@@ -48,13 +46,11 @@ class CrossEncoder:
         Raises:
           UserError: when it is no cross-encoder, or an argument is out of its range.
         """
-        check_path(name, "the model")
-        if not isinstance(dtype, str) or dtype not in DTYPES:
-            raise UserError(f"dtype {dtype!r:.60} is not one of {', '.join(DTYPES)}")
         self.name, self.dtype = str(name), dtype
         model = load_cross_encoder(self.name)
-        check_options(None, batch_size, max_length, model.max_length)
-        self.batch_size, self.max_length = batch_size, max_length or model.max_length  # in pairs, in tokens
+        self.batch_size = batch_size  # in pairs
+        self.max_length = model.max_length if max_length is None else max_length  # in tokens
+        check_max_length(self.max_length, model.max_length)
         self.config = model.config
         self.num_labels = model.config.sentence_size
         assert model.pooler is not None  # a cross-encoder has its own
@@ -70,7 +66,6 @@ class CrossEncoder:
         labels = f"{self.num_labels} label{'s' * (self.num_labels != 1)}"
         return f"CrossEncoder({self.name!r}: {self.config.model_type}, {labels}, at most {self.max_length} tokens)"
 
-    @names_ours
     def predict(
         self, pairs: Iterable[Pair] | Pair, *, batch_size: int | None = None, show_progress_bar: bool = False
     ) -> np.ndarray:
@@ -86,17 +81,15 @@ class CrossEncoder:
         Raises:
           UserError: naming the first pair that is not two strings.
         """
-        check_options(None, batch_size, None)
         is_one = isinstance(pairs, tuple | list) and len(pairs) > 0 and all(isinstance(text, str) for text in pairs)
         batch: Any = [pairs] if is_one else pairs
         checked = _check_pairs(batch)
         with Progress(len(checked), shown=show_progress_bar) as bar:
             scores, cut = self._configured(batch_size).encode(checked, bar.advance)
-        warn_of_cut(cut, self.max_length, stacklevel=4)
+        warn_of_cut(cut, self.max_length, stacklevel=3)
         results = scores[:, 0] if self.num_labels == 1 else scores
         return results[0] if is_one else results
 
-    @names_ours
     def rank(
         self,
         query: str,
@@ -121,8 +114,6 @@ class CrossEncoder:
           UserError: for a model with several labels, naming the document that is not a string, or an argument.
         """
         self.check_one_label("rank")
-        if top_k is not None and not is_whole(top_k, 1):
-            raise UserError(f"top_k {top_k!r:.60}: must be a whole number, 1 or more")
         texts = check_sentences(documents, "document")
         scores = self.predict(
             [(query, text) for text in texts], batch_size=batch_size, show_progress_bar=show_progress_bar
@@ -186,14 +177,10 @@ class CrossEncoder:
 
 def _check_pairs(pairs: Iterable[Pair]) -> list[tuple[str, str]]:
     """Pairs of texts, as tuples."""
-    if isinstance(pairs, str | bytes) or not hasattr(pairs, "__iter__"):
-        raise UserError(f"{pairs!r:.60}: not a list of pairs of strings")
     checked = []
     for row, pair in enumerate(pairs):
         texts = tuple(pair) if isinstance(pair, tuple | list) or getattr(pair, "ndim", 0) == 1 else ()
-        if len(texts) != 2 or not all(isinstance(text, str) for text in texts):
+        if len(texts) != 2 or not all(isinstance(text, str) and is_text(text) for text in texts):
             raise UserError(f"pair {row} is {pair!r:.60}, not two strings")
-        if bad := next((text for text in texts if not is_text(text)), None):
-            raise UserError(f"pair {row} {broken(bad)}")
         checked.append((texts[0], texts[1]))
     return checked

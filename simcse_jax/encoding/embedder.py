@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
+from simcse_jax.choices import DTYPES
 from simcse_jax.devices import backend
 from simcse_jax.devices.backend import keep_compilations
 from simcse_jax.devices.mesh import ByRows, compile_by_rows
@@ -184,6 +185,8 @@ class LazyWeights:
     """
 
     def __init__(self, model: Pretrained, tokenizer: Tokenizer, chosen: ChosenPooler, dtype: str):
+        if dtype not in DTYPES:
+            raise UserError(f"dtype {dtype!r:.60} is not one of {', '.join(DTYPES)}")
         self.model, self.tokenizer = model, tokenizer
         self._chosen, self._dtype = chosen, dtype
         self._embedder: Embedder | None = None

@@ -7,14 +7,11 @@ ideal ranking and in the recall; a query that is judged but not among the querie
 
 import dataclasses
 import functools
-import glob
 import hashlib
-import re
 import sys
 import warnings
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from jaxtyping import Int64
@@ -26,7 +23,6 @@ from simcse_jax.host.storage import local_path, parse_json, sha256
 CORPUS, QUERIES, QRELS = "corpus.jsonl", "queries.jsonl", "qrels"
 HEADER = ["query-id", "corpus-id", "score"]  # of qrels
 LAYOUT = f"expected BEIR's layout, with {CORPUS}, {QUERIES} and {QRELS}/"
-LARGEST = 2**31  # relevance, in size
 
 Judgements = Mapping[tuple[str, str], int]  # the relevance by the ids of a query and a document
 
@@ -82,35 +78,33 @@ class Collection:
 
 
 def read(folder: str, split: str = "test", documents: int = 0, seed: int = 0) -> Collection:
-    """Reads a folder.
+    """Reads a folder, with the judgements of a split; a warning counts judged documents and queries that are not there.
 
     Args:
-      split: the name of a file of judgements, `test` for qrels/test.tsv.
-      documents: keep so many documents: all that the split judges, and others drawn with the seed, whatever their order
-        in the file; 0: all. If more are judged, all of these and no others.
-
-    Returns:
-      The collection. A warning counts the judged documents and queries that are not there.
+      documents: keep so many: all that the split judges, and others drawn with the seed, whatever their order in the
+        file; 0: all.
     """
     path = local_path(folder)
     for name in (CORPUS, QUERIES):
         if not (path / name).is_file():
             raise UserError(f"{folder}: no {name} there; {LAYOUT}{split}.tsv")
-    judgements = _read_judgements(path, split)
+    judgements = _read_judgements(qrels := path / QRELS / f"{split}.tsv")
     wanted = {query for query, _ in judgements}
     queries = {name: text for name, text in _read_texts(path / QUERIES) if name in wanted}
     texts = dict(_read_texts(path / CORPUS, titled=True))
     asked = {(query, document): relevance for (query, document), relevance in judgements.items() if query in queries}
     judged = {document for _, document in asked}
     if not any(relevance > 0 and document in texts for (_, document), relevance in asked.items()):
-        problem = f"of its relevant documents is in {CORPUS}" if asked else f"of its queries is in {QUERIES}"
-        raise UserError(f"{_qrels(path, split)}: none {problem}; take the files of one data set")
+        raise UserError(
+            f"{qrels}: none of its relevant documents (with a score of 1 or more) is in {CORPUS}, or none of its "
+            f"queries in {QUERIES}; take the files of one data set"
+        )
     for kind, names, present, then in (
         (f"queries that are not in {QUERIES}", wanted, queries.keys(), "are left out"),
         (f"documents that are not in {CORPUS}", judged, texts.keys(), "count as not found"),
     ):
         if missing := len(names - present):
-            where = f"{_qrels(path, split)}: judges {kind} ({missing:,} of {len(names):,})"
+            where = f"{qrels}: judges {kind} ({missing:,} of {len(names):,})"
             warnings.warn(f"{where}; as in trec_eval, they {then}", stacklevel=2)
     ids = _drawn(sorted(texts), judged & texts.keys(), documents, seed)
     return collect(queries, {name: texts[name] for name in reversed(ids)}, asked, len(texts))
@@ -147,52 +141,37 @@ def _read_texts(path: Path, titled: bool = False) -> Iterator[tuple[str, str]]:
             continue
         where = f"{path}: line {number}"
         record = parse_json(line, where)
-        name, text = _text(record, "_id", where), _text(record, "text", where)
+        if titled and record.get("title") is None:
+            record["title"] = ""
+        for field in ("_id", "text", *["title"] * titled):
+            if not isinstance(record.get(field), str):
+                raise UserError(f"{where}: {field} is {record.get(field)!r:.60}, not text in quotes")
+        name, text = record["_id"], record["text"]
         if name in seen:
             raise UserError(f"{where}: the _id {name!r:.60} is given twice")
         seen.add(name)
-        if titled:
-            title = _text(record, "title", where) if record.get("title") is not None else ""
-            text = f"{title} {text}".strip()
-        yield sys.intern(name), sys.intern(text)  # two splits of a folder have the same texts, which are there once
-    if not seen:
-        raise UserError(f"{path}: empty; expected lines with an object each, with _id and text")
+        # Two splits of a folder have the same texts, which are there once.
+        yield sys.intern(name), sys.intern(f"{record['title']} {text}".strip() if titled else text)
 
 
-def _text(record: dict[str, Any], name: str, where: str) -> str:
-    if name not in record:
-        raise UserError(f"{where}: has no {name}")
-    if not isinstance(value := record[name], str):
-        raise UserError(f"{where}: {name} is {value!r:.60}, not text in quotes")
-    return value
-
-
-def _qrels(folder: Path, split: str) -> Path:
-    return folder / QRELS / f"{split}.tsv"
-
-
-def _read_judgements(folder: Path, split: str) -> Judgements:
-    path = _qrels(folder, split)
+def _read_judgements(path: Path) -> Judgements:
     if not path.is_file():
-        splits = ", ".join(sorted(name.removesuffix(".tsv") for name in glob.glob("*.tsv", root_dir=folder / QRELS)))
+        splits = ", ".join(sorted(file.stem for file in path.parent.glob("*.tsv")))
         raise UserError(f"{path}: not found; {f'there are {splits}' if splits else LAYOUT + 'SPLIT.tsv'}")
     judgements: dict[tuple[str, str], int] = {}
-    for number, line in enumerate(open_text(path), 1):
-        where, fields = f"{path}: line {number}", line.split("\t")
-        if number == 1 and fields != HEADER:
-            raise UserError(f"{where}: must be the header {', '.join(HEADER)}, separated by tabs")
-        if number == 1 or not line.strip():
+    lines = open_text(path)
+    if next(lines, "").split("\t") != HEADER:
+        raise UserError(f"{path}: line 1 must be the header {', '.join(HEADER)}, separated by tabs")
+    for number, line in enumerate(lines, 2):
+        if not line.strip():
             continue
-        if len(fields) != len(HEADER):
-            raise UserError(f"{where}: {len(fields)} tab-separated columns, expected {', '.join(HEADER)}")
-        query, document, score = fields
-        if not re.fullmatch(r"[+-]?[0-9]{1,15}", score) or abs(int(score)) >= LARGEST:
-            raise UserError(
-                f"{where}: the score {score!r:.60} is not a whole number that can be used, such as 0, 1 or 2"
-            )
+        try:
+            query, document, score = line.split("\t")
+            relevance = int(np.int32(int(score)))
+        except (ValueError, OverflowError):
+            wanted = "two ids and a whole number such as 0, 1 or 2, separated by tabs"
+            raise UserError(f"{path}: line {number} is {line!r:.60}, not {wanted}") from None
         if (query, document) in judgements:
-            raise UserError(f"{where}: the document {document!r:.60} is judged twice for the query {query!r:.60}")
-        judgements[query, document] = int(score)
-    if not any(relevance > 0 for relevance in judgements.values()):
-        raise UserError(f"{path}: no document is relevant (a score of 1 or more), so nothing can be scored")
+            raise UserError(f"{path}: line {number} judges the document {document!r:.60} again for {query!r:.60}")
+        judgements[query, document] = relevance
     return judgements

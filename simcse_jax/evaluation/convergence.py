@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float, Int
 
-from simcse_jax.evaluation.plotting import Pictures, add_grid, new_figure, shortened, styles
+from simcse_jax.evaluation.plotting import Pictures, chart, shortened, styles
 
 
 class Curve(NamedTuple):
@@ -41,11 +41,7 @@ class Curve(NamedTuple):
 
 
 def curve(runs: Sequence[Mapping[int, float]]) -> Curve:
-    """The curve of a group.
-
-    Args:
-      runs: the scores of each run by step. Step 0 is drawn, but it is never the best: no checkpoint is saved there.
-    """
+    """The curve of a group, of each run's scores by step; step 0 is never the best: no checkpoint is saved there."""
     steps = sorted(set.intersection(*(set(scores) for scores in runs)))
     values = np.array([[scores[step] for step in steps] for scores in runs], np.float64).reshape(len(runs), -1)
     deviation = values.std(axis=0, ddof=1) if len(runs) > 1 else np.zeros(len(steps))
@@ -59,9 +55,9 @@ def curve(runs: Sequence[Mapping[int, float]]) -> Curve:
 
 def convergence(curves: Mapping[str, Curve], title: str, score: str = "Spearman") -> Pictures:
     """Development scores over steps: mean and band of each group; a star where the best scores are, on average."""
-    with new_figure((6.6, 4.2 + 0.2 * len(curves))) as (figure, pictures):
-        axes = figure.subplots()
-        axes.set_title(f"Development score on {title} while training", loc="left")
+    title = f"Development score on {title} while training"
+    across = "training step   (star: the mean of the seeds' best steps and scores)"
+    with chart(title, across, f"{score} × 100   (higher is better)", (6.6, 4.2)) as (axes, pictures):
         for (name, style), curve in zip(styles(curves).items(), curves.values(), strict=True):
             count, at = len(curve.best_steps), np.mean(curve.best_steps)
             seeds = f", {count} seeds" if count > 1 else ""
@@ -71,8 +67,4 @@ def convergence(curves: Mapping[str, Curve], title: str, score: str = "Spearman"
             axes.fill_between(curve.steps, *band, color=style["color"], alpha=0.18, linewidth=0, zorder=2)
             star: dict[str, Any] = {"marker": "*", "s": 110, "edgecolors": "black", "linewidths": 0.7, "zorder": 4}
             axes.scatter([at], [np.mean(curve.best_scores)], color=style["color"], **star)
-        axes.set_xlabel("training step   (star: the mean of the seeds' best steps and scores)")
-        axes.set_ylabel(f"{score} × 100   (higher is better)")
-        add_grid(axes)
-        figure.legend(loc="outside lower center", ncols=1, frameon=False, handlelength=3.5)
     return pictures

@@ -4,24 +4,10 @@ For a row x (D,) of K classes, with the weights W (K, D) and the biases b (K,):
 
     p = softmax(W x + b),    loss = mean over a batch of -log p_y,    gradients + λ W and + λ b
 
-This is senteval/tools/classifier.py without a hidden layer, as PyTorch runs it since version 0.4.1: `size_average =
-False`, which SentEval sets on the loss afterwards, has no effect there, so the loss is a mean. `SETTINGS` are those of
-SimCSE's evaluation.py:
-
-| | optimizer, with PyTorch's defaults | batch_size | epoch_size | tenacity | kfold |
-| --- | --- | --- | --- | --- | --- |
-| `pytorch`, its test mode | Adam: learning rate 0.001, β 0.9 and 0.999, ε 1e-8 | 64 | 4 | 5 | 10 |
-| `pytorch_fast`, its fast mode | RMSprop: learning rate 0.01, α 0.99, ε 1e-8 | 128 | 2 | 3 | 5 |
-
-- A round is `epoch_size` epochs, the last batch of an epoch smaller. After each round the held-out rows are scored. The
-  first parameters with the best accuracy are kept. Training ends at round `tenacity` + 1, in all, that does not beat
-  the best one, or when more than 200 epochs are done.
-- Every classifier starts again from seed 1111, so it has the same first weights (those of `torch.nn.Linear`) and, for
-  the same number of rows, the same order of rows in each epoch (those of `numpy.random.permutation`). Both are drawn
-  here bit for bit, without PyTorch: both libraries have the generator MT19937. What remains is the rounding of float32
-  sums.
-
-The classifiers of all penalties λ share their batches and are trained together, in one compiled program for a task.
+A round is `epochs` epochs, the last batch of an epoch smaller. After each round the held-out rows are scored. The first
+parameters with the best accuracy are kept. Training ends at round `tenacity` + 1, in all, that does not beat the best
+one, or when more than 200 epochs are done. Every classifier has PyTorch's first weights and NumPy's order of rows after
+seed 1111, bit for bit (docs/background/classifiers.md). Those of all penalties λ are trained in one compiled program.
 """
 
 import functools
@@ -32,14 +18,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from jaxtyping import Array, Bool, Float, Float32, Float64, Int, Int32
+from jaxtyping import Array, Bool, Float, Float32, Int, Int32
 
 from simcse_jax.errors import UserError
 
 SEED = 1111
 MOST_EPOCHS = 200  # another round begins while no more are done
 HELD_OUT = 0.05  # of the training rows, where no others choose the epoch
-FEWEST = 20  # rows of which a twentieth is a row
 
 
 class ClassifierTraining(NamedTuple):
@@ -86,10 +71,15 @@ def masked_split(train: Bool[np.ndarray, " N"], held_out: Bool[np.ndarray, " N"]
 
 
 def random_split(train: Bool[np.ndarray, " N"]) -> RowSplit:
-    """A split that holds out a twentieth of the training rows, at random: a mask (N,) with `FEWEST` rows or more."""
+    """A split that holds out a twentieth of the training rows, at random: a mask (N,)."""
     rows = np.flatnonzero(train)
     rows = rows[np.random.RandomState(SEED).permutation(len(rows))]
     cut = int(HELD_OUT * len(rows))
+    if not cut:
+        raise UserError(
+            f"{len(rows)} sentences to train a classifier on, of which this transfer protocol holds out a twentieth; "
+            "it needs 20 or more"
+        )
     return RowSplit(rows[cut:], rows[:cut], drawn=len(rows))
 
 
@@ -104,12 +94,7 @@ class Classifier:
         splits: Sequence[RowSplit],
         settings: ClassifierTraining = SETTINGS["pytorch"],
     ):
-        """Takes the rows of a task.
-
-        Args:
-          classes: K, of the task, whether or not all of them occur.
-          splits: all that will be fit; they share one compiled program.
-        """
+        """Takes the rows of a task with so many classes, and all splits that will be fit in one compiled program."""
         self._settings, batch = settings, settings.batch
         weights, biases = linear(inputs.shape[1], classes, SEED)
         self._first = {"weights": jnp.asarray(weights), "biases": jnp.asarray(biases)}
@@ -139,7 +124,7 @@ class Classifier:
             if split.drawn:
                 generator.permutation(split.drawn)
             epochs = self._settings.rounds * self._settings.epochs
-            order = orders(len(split.train), epochs, generator)
+            order = np.stack([generator.permutation(len(split.train)).astype(np.int32) for _ in range(epochs)])
             self._orders[key] = jnp.asarray(np.pad(order, ((0, 0), (0, self._rooms[0] - len(split.train)))))
         return self._orders[key]
 
@@ -235,23 +220,14 @@ def linear(
     """The first values of `torch.nn.Linear(inputs, outputs)` after `torch.manual_seed(seed)`, bit for bit.
 
     Weights, then biases, are uniform within b = ±1/√inputs: 2 b x - b with x = r / 2²⁴, r the last 24 bits of a draw.
-
-    Args:
-      seed: from 0 to 2³² - 1.
     """
+
+    def uniform(draws: np.ndarray, bound: float) -> Float32[np.ndarray, " N"]:
+        bound = float(np.float32(bound))
+        return ((draws & 0xFFFFFF) / 2.0**24 * (2 * bound) - bound).astype(np.float32)
+
     draws = np.random.RandomState(seed).randint(0, 1 << 32, (inputs + 1) * outputs, dtype=np.uint32)
     # PyTorch has √3 · √(1/3) / √inputs for the weights and 1 / √inputs for the biases, both rounded to float32.
     gain = np.sqrt(2 / (1 + np.sqrt(5) ** 2))
-    weights = _uniform(draws[: inputs * outputs], np.sqrt(3.0) * (gain / np.sqrt(inputs)))
-    return weights.reshape(outputs, inputs), _uniform(draws[inputs * outputs :], 1 / np.sqrt(inputs))
-
-
-def _uniform(draws: np.ndarray, bound: float) -> Float32[np.ndarray, " N"]:
-    bound = float(np.float32(bound))
-    fractions: Float64[np.ndarray, " N"] = (draws & 0xFFFFFF) / 2.0**24
-    return (fractions * (2 * bound) - bound).astype(np.float32)
-
-
-def orders(count: int, epochs: int, generator: np.random.RandomState) -> Int32[np.ndarray, "epochs count"]:
-    """The next `numpy.random.permutation(count)` of each of several epochs: (epochs, count)."""
-    return np.stack([generator.permutation(count).astype(np.int32) for _ in range(epochs)])
+    weights = uniform(draws[: inputs * outputs], np.sqrt(3.0) * (gain / np.sqrt(inputs)))
+    return weights.reshape(outputs, inputs), uniform(draws[inputs * outputs :], 1 / np.sqrt(inputs))

@@ -25,7 +25,6 @@ class Embed(Protocol):
 
     def __call__(self, sentences: Sequence[str], /) -> Float[np.ndarray, "N D"]:
         """(N, D) embeddings of N sentences."""
-        ...
 
 
 @runtime_checkable
@@ -35,15 +34,12 @@ class Retriever(Embed, Protocol):
     @property
     def similarity_fn_name(self) -> str:
         """How it compares embeddings, one of `models.config.SIMILARITIES`."""
-        ...
 
     def encode_query(self, sentences: Sequence[str], /) -> Float[np.ndarray, "N D"]:
         """(N, D) embeddings of N queries."""
-        ...
 
     def encode_document(self, sentences: Sequence[str], /) -> Float[np.ndarray, "N D"]:
         """(N, D) embeddings of N documents."""
-        ...
 
 
 Model = TypeVar("Model", bound=Embed)
@@ -56,7 +52,6 @@ class Evaluator(Protocol[Wanted]):
 
     def __call__(self, embed: Wanted, /) -> dict[str, Any]:
         """Numbers by name; the numbers of a task are a dictionary."""
-        ...
 
 
 def evaluate_all(embed: Model, evaluators: Iterable[Evaluator[Model]]) -> dict[str, Any]:
@@ -87,8 +82,18 @@ def encode_once(encode: Encode, sides: Iterable[Sequence[str]]) -> list[Float[np
     """The embeddings (P, D) of each of several lists of sentences; identical sentences are encoded once."""
     sides = list(sides)
     sentences = list(dict.fromkeys(sentence for side in sides for sentence in side))
-    embeddings = encode(sentences)
-    if not np.all(np.isfinite(embeddings)):
-        raise UserError("the model's embeddings are not finite; it cannot be scored")
+    embeddings = check_finite(encode(sentences))
     row = {sentence: number for number, sentence in enumerate(sentences)}
     return [embeddings[[row[sentence] for sentence in side]] for side in sides]
+
+
+def check_finite(embeddings: np.ndarray) -> np.ndarray:
+    """The embeddings, of which none may be NaN or infinite."""
+    if not np.all(np.isfinite(embeddings)):
+        raise UserError("the model's embeddings are not finite; it cannot be measured")
+    return embeddings
+
+
+def pair_features(first: Float[np.ndarray, "P D"], second: Float[np.ndarray, "P D"]) -> Float[np.ndarray, "P 2*D"]:
+    """[|u - v|; u ⊙ v], SentEval's inputs of a classifier of pairs."""
+    return np.concatenate([np.abs(first - second), first * second], axis=1)

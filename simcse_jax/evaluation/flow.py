@@ -1,10 +1,9 @@
 """BERT-flow (Li et al. 2020, "On the Sentence Embeddings from Pre-trained Language Models"): a small Glow.
 
-An invertible map f of embeddings to a standard normal latent space, z = f(x), trained by maximum likelihood on frozen
-embeddings; cosines are then computed from z. Architecture and hyper-parameters are those of the authors' released code
-(github.com/bohanli/BERT-flow, config_l3_d3_w32): three levels of three steps, each step an actnorm, the channels in
-reverse order, and an additive coupling; after a level half of the channels go straight to z. Two
-things differ: the actnorms are initialized from more than one batch, and Adam has its bias correction.
+An invertible map f of embeddings to a standard normal latent space, z = f(x), trained by maximum likelihood. As in the
+authors' code (github.com/bohanli/BERT-flow, config_l3_d3_w32), three levels of three steps: an actnorm, the channels in
+reverse order, and an additive coupling; after a level half of the channels go straight to z. Two things differ: the
+actnorms are initialized from more than one batch, and Adam has its bias correction.
 """
 
 import functools
@@ -20,7 +19,6 @@ from simcse_jax.errors import UserError
 from simcse_jax.host.progress import Progress
 
 LEVELS, DEPTH, WIDTH = 3, 3, 32
-SMALLEST = 2**LEVELS  # dimensions: a coupling of the last level needs two
 SCALE = 3.0  # log-scales are learned as multiples of it, as in Glow
 BATCH_SIZE = 64  # sentences: the authors' 32 pairs
 INITIAL_ROWS = 4096  # to initialize the actnorms from
@@ -47,7 +45,7 @@ def init(key: Key[Array, ""], x: Float[Array, "N D"]) -> Params:
 def forward(params: Params, x: Float[Array, "B D"]) -> tuple[Float[Array, "B D"], Float[Array, ""]]:
     """z = f(x), (B, D) to (B, D), and log|det ∂z/∂x|, a scalar that all x share: an additive coupling keeps volumes.
 
-    D must be `SMALLEST` or more.
+    D must be 8 or more: a coupling of the last level needs two.
     """
     done, log_det = [], jnp.zeros(())
     for level, steps in enumerate(params):
@@ -58,20 +56,6 @@ def forward(params: Params, x: Float[Array, "B D"]) -> tuple[Float[Array, "B D"]
         x, log_dets = jax.lax.scan(_step, x, steps)
         log_det += jnp.sum(log_dets)
     return jnp.concatenate([*done, x], axis=1), log_det
-
-
-def inverse(params: Params, z: Float[Array, "B D"]) -> Float[Array, "B D"]:
-    """x = f⁻¹(z), (B, D) to (B, D)."""
-    sizes = [z.shape[1]]
-    for _ in params[1:]:
-        sizes.append(sizes[-1] // 2)
-    x = z[:, z.shape[1] - sizes[-1] :]
-    for level in reversed(range(len(params))):
-        x, _ = jax.lax.scan(_step_back, x, params[level], reverse=True)
-        if level:
-            end = z.shape[1] - sizes[level]
-            x = jnp.concatenate([x, z[:, end - (sizes[level - 1] - sizes[level]) : end]], axis=1)
-    return x
 
 
 def log_likelihood(params: Params, x: Float[Array, "B D"]) -> Float[Array, " B"]:
@@ -163,9 +147,3 @@ def _step(x: Float[Array, "B D"], step: dict[str, Any]) -> tuple[Float[Array, "B
     kept, shifted = jnp.split(x, [x.shape[1] // 2], axis=1)
     x = jnp.concatenate([kept, shifted + _shift(step, kept)], axis=1)
     return x, SCALE * jnp.sum(step["actnorm"]["log_scale"])
-
-
-def _step_back(x: Float[Array, "B D"], step: dict[str, Any]) -> tuple[Float[Array, "B D"], None]:
-    kept, shifted = jnp.split(x, [x.shape[1] // 2], axis=1)
-    x = jnp.concatenate([kept, shifted - _shift(step, kept)], axis=1)[:, ::-1]
-    return x * jnp.exp(-SCALE * step["actnorm"]["log_scale"]) - step["actnorm"]["bias"], None

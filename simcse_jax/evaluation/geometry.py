@@ -1,8 +1,6 @@
 """The geometry of sentence embeddings on STS-B: alignment and uniformity, singular values, cosines by gold group.
 
-The protocol is that of SimCSE's authors: pairs rated above 4 are the positives, and all sentences of the set are the
-data, each as often as it occurs. (Their figures use STS-B's three splits together, `split="all"` here.) Embeddings are
-normalized to length 1 first, so neither their scale nor a rotation matters.
+Pairs rated above 4 are the positives, and all sentences of the set are the data, each as often as it occurs.
 """
 
 import dataclasses
@@ -31,10 +29,10 @@ BANDWIDTHS = (0.01, 0.5)  # of a density: for groups with nearly equal cosines, 
 class Group(NamedTuple):
     """The cosine similarities of the pairs of one gold group; mean, std and density are None for an empty group."""
 
-    pairs: int
-    mean: float | None
-    std: float | None  # with n
-    density: Float[np.ndarray, " G"] | None  # at `GRID`
+    pairs: int = 0
+    mean: float | None = None
+    std: float | None = None  # with n
+    density: Float[np.ndarray, " G"] | None = None  # at `GRID`
 
 
 class Geometry(NamedTuple):
@@ -54,27 +52,19 @@ class Geometry(NamedTuple):
     def to_json(self) -> dict[str, Any]:
         """Everything, for JSON."""
         groups = {
-            name: {"pairs": group.pairs, "mean": _rounded(group.mean), "std": _rounded(group.std)}
-            | {"density": _rounded(group.density)}
+            name: {field: _rounded(value) for field, value in group._asdict().items()}
             for name, group in self.groups.items()
         }
         return {**self.numbers(), "singular_values": _rounded(self.spectrum.singular_values), "groups": groups}
 
 
 def read(data: str, split: str = "test") -> sts.Pairs:
-    """STS-B's pairs.
-
-    Args:
-      data: a SentEval folder, or a file of graded pairs, scored from 0 to 5, for which `split` has no effect.
-      split: "dev", "test", or "all": train, dev and test together.
-    """
-    parts: dict[str, sts.Pairs] = {}
-    for name in ("train", "dev", "test") if split == "all" else (split,):
-        by_task, _ = sts.read(data, [sts.DEVELOPMENT], name)
-        parts |= {name if local_path(data).is_dir() else "file": pairs for pairs in by_task.values()}
-    first = [sentence for pairs in parts.values() for sentence in pairs.first]
-    second = [sentence for pairs in parts.values() for sentence in pairs.second]
-    gold = np.concatenate([pairs.gold for pairs in parts.values()])
+    """STS-B's pairs, of SentEval's folder ("all": train, dev and test together), or those of a file, scored 0 to 5."""
+    names = ("train", "dev", "test") if split == "all" and local_path(data).is_dir() else (split,)
+    parts = [pairs for name in names for pairs in sts.read(data, [sts.DEVELOPMENT], name)[0].values()]
+    first = [sentence for pairs in parts for sentence in pairs.first]
+    second = [sentence for pairs in parts for sentence in pairs.second]
+    gold = np.concatenate([pairs.gold for pairs in parts])
     if gold.min() < 0 or gold.max() > TOP:
         raise UserError(
             f"{data}: has scores from {gold.min():g} to {gold.max():g}; they must be from 0 to 5, as STS-B's"
@@ -85,10 +75,7 @@ def read(data: str, split: str = "test") -> sts.Pairs:
 
 
 def measure(encode: Encode, pairs: sts.Pairs, temperature: float | None = None) -> Geometry:
-    """Measures one encoder; identical sentences are encoded once.
-
-    `temperature`: that of its objective, for `spectrum.measure`.
-    """
+    """Measures one encoder, with the terms of its objective if that has a temperature."""
     first, second = (normalize(side) for side in encode_once(encode, (pairs.first, pairs.second)))
     everything = np.concatenate([first, second])
     positive = pairs.gold > POSITIVE
@@ -117,30 +104,19 @@ def _plane(encode: Encode, tasks: dict[str, sts.Pairs]) -> dict[str, float]:
     (pairs,) = tasks.values()
     first, second = encode_once(encode, (pairs.first, pairs.second))
     positive = pairs.gold > POSITIVE
-    numbers = {
-        "alignment": alignment(first[positive], second[positive]),
-        "uniformity": uniformity(np.concatenate([first, second])),
-    }
-    return {name: round(number, 6) for name, number in numbers.items()}
+    apart = uniformity(np.concatenate([first, second]))
+    return {"alignment": round(alignment(first[positive], second[positive]), 6), "uniformity": round(apart, 6)}
 
 
 def alignment(first: Float[np.ndarray, "P D"], second: Float[np.ndarray, "P D"]) -> float:
-    """ℓ_align = E ‖f(x) − f(x⁺)‖² over positive pairs (SimCSE, eq. 2); 0 at best, 4 at worst.
-
-    Args:
-      first, second: the embeddings of the two sides, (P, D), of any length.
-    """
+    """ℓ_align = E ‖f(x) − f(x⁺)‖² over positive pairs of any length (SimCSE, eq. 2); 0 at best, 4 at worst."""
     return float(np.mean(np.sum((normalize(first) - normalize(second)) ** 2, axis=1)))
 
 
 def uniformity(embeddings: Float[np.ndarray, "N D"], block: int = 1024) -> float:
     """ℓ_uniform = log E exp(−2 ‖f(x) − f(y)‖²) (SimCSE, eq. 3); lower is more uniform, 0 if all are the same.
 
-    The mean is over the N (N − 1) / 2 pairs of different rows, as in the code of Wang and Isola (2020).
-
-    Args:
-      embeddings: (N, D) of any length, N at least 2.
-      block: rows compared at a time; memory is (block, block) for any N.
+    The mean is over the pairs of different rows, as in the code of Wang and Isola (2020), a `block` at a time.
     """
     rows, total = normalize(embeddings), 0.0
     count = len(rows)
@@ -153,20 +129,12 @@ def uniformity(embeddings: Float[np.ndarray, "N D"], block: int = 1024) -> float
 
 
 def cosine_groups(cosines: Float[np.ndarray, " P"], gold: Float[np.ndarray, " P"]) -> dict[str, Group]:
-    """Cosine similarities by gold score, in five groups (SimCSE, Figure G.1).
-
-    Args:
-      gold: (P,), from 0 to 5.
-
-    Returns:
-      All groups, also empty ones, by the names of `GROUPS`.
-    """
+    """Cosine similarities by gold score from 0 to 5, in five groups (SimCSE, Figure G.1), also empty ones."""
     number = np.minimum(gold.astype(int), len(GROUPS) - 1)
     groups = {}
     for index, name in enumerate(GROUPS):
         part = cosines[number == index]
-        empty = len(part) == 0
-        groups[name] = Group(0, None, None, None) if empty else Group(len(part), part.mean(), part.std(), density(part))
+        groups[name] = Group(len(part), part.mean(), part.std(), density(part)) if len(part) else Group()
     return groups
 
 
@@ -174,9 +142,6 @@ def density(cosines: Float[np.ndarray, " P"], grid: Float[np.ndarray, " G"] = GR
     """A Gaussian kernel density estimate of cosine similarities, with Scott's bandwidth, within `BANDWIDTHS`.
 
     The parts of a kernel beyond −1 and 1 are reflected, so that the density of [−1, 1] integrates to 1.
-
-    Returns:
-      (G,), per unit of cosine.
     """
     spread = np.std(cosines, ddof=1) if len(cosines) > 1 else 0.0
     bandwidth = np.clip(spread * len(cosines) ** -0.2, *BANDWIDTHS)

@@ -4,17 +4,12 @@ A fit minimizes over w (D, K) and b (K)
 
     1/n Σ_i ℓ(x_i w + b, y_i) + λ/2 ‖w‖²
 
-over its n training rows, with the logistic loss ℓ (K = 1) for two classes and the multinomial one for more; the bias
-is not penalized. With λ = 1 / (C n) that is the objective of scikit-learn's LogisticRegression(C=C), divided by C n.
-
-L-BFGS minimizes all fits together, so an iteration costs two matrix products of all rows with the directions of all
-fits; a row that a fit does not train on has weight 0. Three things make it fast:
-
-- Rows are centred, which the bias undoes, and rotated to their principal components, which changes neither the
-  penalty nor the predictions. There the Hessian is nearly diagonal: mean p (1 - p) times a component's variance, plus
-  λ. That is L-BFGS's first guess in every iteration.
-- Along a direction the logits are linear, so the line search needs no matrix product.
-- The logits of rows that were left out are known at the end: these are the predictions.
+over its n training rows, with the logistic loss ℓ (K = 1) for two classes and the multinomial one for more. With λ =
+1 / (C n) that is the objective of scikit-learn's LogisticRegression(C=C), divided by C n. L-BFGS minimizes all fits
+together: an iteration costs two matrix products of all rows with the directions of all fits; a row that a fit does not
+train on has weight 0. Rows are centred, which the bias undoes, and rotated to their principal components, where the
+Hessian is nearly diagonal: its diagonal is L-BFGS's first guess. Along a direction the logits are linear, so the line
+search needs no product.
 """
 
 from typing import NamedTuple

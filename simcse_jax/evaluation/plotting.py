@@ -3,9 +3,9 @@
 Every picture can be read without a caption. The same numbers give the same bytes.
 """
 
-import colorsys
 import contextlib
 import io
+import itertools
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
@@ -22,6 +22,7 @@ STYLES = ("-", "--", "-.", ":")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 NUMBER = re.compile(r"\d+(?:\.\d+)?(?:e-?\d+)?")
 LONGEST = 44  # characters of a name
+LETTERS, HANDLE = 12, 8  # characters of a legend in an inch, and as many as the line before a name takes
 DPI = 150
 SMALLEST = 1e-3  # singular value, next to the largest, that is drawn
 
@@ -29,20 +30,17 @@ Pictures = dict[str, bytes]  # "png" and "svg"
 
 
 def styles(names: Iterable[str], dashed: Iterable[str] = ()) -> dict[str, dict[str, Any]]:
-    """The colour, style, marker and width of each line, by its name; no two lines share a colour.
+    """The colour, style, marker and width of each line, by its name; no two of ten lines share a colour.
 
     Names that differ in a number alone, such as temperatures, have colours in its order. A line is thinner than those
-    before it, on which it lies, so that of lines that coincide each is seen.
-
-    Args:
-      dashed: the lines that are dashed, with hollow markers, where all others are solid; none: styles differ too.
+    before it, so that of lines that coincide each is seen. If some are `dashed`, with hollow markers, others are solid.
     """
     names, dashed = list(names), set(dashed)
-    ordered = _in_order(names)
-    by_name = {}
+    colours = _in_order(names) or dict(zip(names, itertools.cycle(COLOURS), strict=False))
+    by_name: dict[str, dict[str, Any]] = {}
     for number, name in enumerate(names):
         by_name[name] = {
-            "color": _colour(number) if ordered is None else ordered[name],
+            "color": colours[name],
             "linestyle": STYLES[name in dashed if dashed else number % len(STYLES)],
             "marker": MARKERS[number % len(MARKERS)],
             "linewidth": 1.3 + 2.4 * (1 - (number + 1) / len(names)),
@@ -52,26 +50,19 @@ def styles(names: Iterable[str], dashed: Iterable[str] = ()) -> dict[str, dict[s
     return by_name
 
 
-def _colour(number: int) -> str:
-    """The n-th of any number of different colours."""
-    if number < len(COLOURS):
-        return COLOURS[number]
-    parts = colorsys.hls_to_rgb(0.618 * number % 1, 0.3 + 0.05 * (number % 5), 0.6)
-    return "#" + "".join(f"{round(255 * part):02x}" for part in parts)
-
-
 def _in_order(names: Sequence[str]) -> dict[str, str] | None:
     """The colours of names that differ in one number alone; None if they differ in more."""
+    from matplotlib.colors import LinearSegmentedColormap, to_hex
+
     numbers = [[*map(float, NUMBER.findall(name))] for name in names]
     if len(names) < 3 or len({NUMBER.sub("#", name) for name in names}) > 1:
         return None
     differing = [column for column in zip(*numbers, strict=True) if len(set(column)) > 1]
     if len(differing) != 1:
         return None
-    ends = np.array([[int(colour[start : start + 2], 16) for start in (1, 3, 5)] for colour in ORDERED])
-    places = np.argsort(np.argsort(differing[0])) * (len(ORDERED) - 1) / (len(names) - 1)
-    rows = np.array([np.interp(places, range(len(ORDERED)), part) for part in ends.T]).T.round().astype(int)
-    return {name: "#{:02x}{:02x}{:02x}".format(*row) for name, row in zip(names, rows, strict=True)}
+    places = np.argsort(np.argsort(differing[0])) / (len(names) - 1)
+    colours = LinearSegmentedColormap.from_list("", ORDERED)(places)
+    return dict(zip(names, map(to_hex, colours), strict=True))
 
 
 def shortened(name: str, longest: int = LONGEST) -> str:
@@ -80,10 +71,7 @@ def shortened(name: str, longest: int = LONGEST) -> str:
 
 
 def short_names(names: Sequence[str]) -> list[str]:
-    """Names for a picture: the last part of a path, with as many parts before it as distinguish the names.
-
-    A sweep's run, ROW/seedN, keeps its row.
-    """
+    """The last part of each path, with the row of a sweep's run (ROW/seedN), and what else distinguishes the names."""
     cleaned = [name.removeprefix("package:").rstrip("/") for name in names]
     parts = [[part for part in name.split("/") if part] or [name] for name in cleaned]
 
@@ -102,26 +90,22 @@ def unique(labels: list[str], names: list[str]) -> list[str]:
     return labels if len(set(labels)) == len(labels) else names
 
 
-def spread(places: np.ndarray, gap: float) -> np.ndarray:
-    """Places in [0, 1], moved as little as needed to be `gap` apart, in the same order.
-
-    Without room for that, they fill [0, 1] evenly.
-    """
-    order = np.argsort(places, kind="stable")
-    gap = min(gap, 1 / max(1, len(places) - 1))
-    lowest = np.arange(len(places)) * gap
-    # Without the gaps the places must rise; a running maximum from below and a minimum from above meet midway.
-    free = np.clip(places[order] - lowest, 0, 1 - (len(places) - 1) * gap)
-    rising = (np.maximum.accumulate(free) + np.minimum.accumulate(free[::-1])[::-1]) / 2
-    moved = np.empty(len(places))
-    moved[order] = rising + lowest
-    return moved
-
-
 def add_grid(axes: "Axes", **options: Any) -> None:
     """A pale grid under what is drawn."""
     axes.grid(color="0.92", **options)
     axes.set_axisbelow(True)
+
+
+def add_legend(figure: "Figure") -> None:
+    """A legend below all panels, with each name once; the figure grows by its rows."""
+    handles: dict[str, Any] = {}
+    for axes in figure.axes:
+        handles |= dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True))
+    columns = max(1, int(figure.get_figwidth() * LETTERS / (max(map(len, handles)) + HANDLE)))
+    rows = -(-len(handles) // columns)
+    figure.set_figheight(figure.get_figheight() + 0.2 * rows)
+    style: dict[str, Any] = {"loc": "outside lower center", "frameon": False, "handlelength": 3.5}
+    figure.legend(list(handles.values()), list(handles), ncols=-(-len(handles) // rows), **style)
 
 
 def panels(figure: "Figure", count: int, columns: int, **shared: Any) -> list["Axes"]:
@@ -157,3 +141,16 @@ def new_figure(size: tuple[float, float]) -> Iterator[tuple["Figure", Pictures]]
             out = io.BytesIO()
             figure.savefig(out, format=kind, dpi=DPI, metadata=metadata)
             pictures[kind] = out.getvalue()
+
+
+@contextlib.contextmanager
+def chart(title: str, across: str, up: str, size: tuple[float, float]) -> Iterator[tuple["Axes", Pictures]]:
+    """Axes with titles, a grid and a legend for the lines that are drawn in the block, and the pictures after it."""
+    with new_figure(size) as (figure, pictures):
+        axes = figure.subplots()
+        axes.set_title(title, loc="left")
+        axes.set_xlabel(across)
+        axes.set_ylabel(up)
+        yield axes, pictures
+        add_grid(axes)
+        add_legend(figure)

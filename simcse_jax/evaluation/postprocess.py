@@ -1,9 +1,6 @@
 """Post-processing: maps frozen embeddings to more isotropic ones, fit on sentences without labels.
 
-It turns one `encode` into another, which all evaluators accept: whitening (Su et al. 2021) and a flow (Li et al. 2020,
-see flow.py). They are fit on a source of sentences (NLI, Wikipedia), or on the target: for each task, on the sentences
-that it is scored on (`target`), or on those of its train, development and test sets together (`target_all`), as both
-methods' own code does.
+It turns one `encode` into another, which all evaluators accept: whitening (Su et al. 2021) and a flow (Li et al. 2020).
 """
 
 import dataclasses
@@ -20,7 +17,7 @@ from simcse_jax.data.files import files_of as files_of_source
 from simcse_jax.data.sts import SINGLE_FILES, SUBSETS, files_of, read_pairs
 from simcse_jax.errors import UserError
 from simcse_jax.evaluation.beir import Collection
-from simcse_jax.evaluation.evaluator import Encode
+from simcse_jax.evaluation.evaluator import Encode, check_finite
 from simcse_jax.evaluation.sts import Pairs, read_task
 from simcse_jax.evaluation.transfer_files import Task
 from simcse_jax.host.names import split_sources
@@ -37,7 +34,7 @@ ROWS = 65_536  # taken to float64 at a time
 class Postprocess(NamedTuple):
     """A method, and the sentences to fit it on."""
 
-    method: str  # a key of `METHODS`
+    method: str  # whitening or flow
     sentences: list[str] | None  # None: those of each task
     dimensions: int = 0  # that whitening keeps; 0: all
     splits: Mapping[str, list[str]] = MappingProxyType({})  # by task: those of all splits, not of the scored one alone
@@ -48,11 +45,9 @@ class Postprocess(NamedTuple):
 
 
 def read(method: str, data: str, dimensions: int = 0, scored: str = "") -> Postprocess:
-    """Reads the sentences of `data`, all of its columns, or leaves them to the tasks for `target`.
+    """Reads the sentences of `data`: a source, several with commas in between, `target` or `target_all`.
 
-    Args:
-      data: a source, several with commas in between, `target` or `target_all`.
-      scored: SentEval's folder of the tasks, of which `target_all` reads all splits.
+    `scored` is SentEval's folder, of whose tasks `target_all` reads all splits.
     """
     if data == TARGET:
         return Postprocess(method, None, dimensions)
@@ -68,9 +63,7 @@ def read(method: str, data: str, dimensions: int = 0, scored: str = "") -> Postp
 
 
 def check(postprocess: Postprocess, size: int, tasks: Iterable[tuple[str, Scored]]) -> None:
-    """Refuses, before anything is encoded, too many dimensions or too few sentences."""
-    if postprocess.dimensions > size:
-        raise UserError(f"{postprocess.dimensions} dimensions cannot be kept of the {size} that embeddings have")
+    """Refuses, before anything is encoded, too few sentences for embeddings of a size."""
     kept = postprocess.dimensions or size
     if postprocess.sentences is None:
         fit_on = [(name, postprocess.of_task(name, task)) for name, task in tasks]
@@ -92,13 +85,7 @@ def sentences_of(task: Scored) -> list[str]:
 
 
 def transformed(embed: Encode, postprocess: Postprocess | None, seed: int = 0) -> Encode:
-    """The model with the post-processing after it, as evaluators take it.
-
-    On a source it is fit once, here; on the target it is fit for each task separately.
-
-    Args:
-      postprocess: None returns the model unchanged.
-    """
+    """The model with the post-processing after it, fit on a source here, or on the target for each task separately."""
     if postprocess is None:
         return embed
     if postprocess.sentences is None:
@@ -130,20 +117,25 @@ class FitOnTarget:
         def rows(sentences: Sequence[str]) -> Embeddings:
             return embeddings[[row[sentence] for sentence in sentences]]
 
-        method, dimensions = self.postprocess.method, self.postprocess.dimensions
+        method, _, dimensions, _ = self.postprocess
         transform = fit(method, rows(sentences), dimensions=dimensions, seed=self.seed)
         return lambda texts: transform(rows(texts))
 
 
 def fit(method: str, embeddings: Embeddings, *, dimensions: int = 0, seed: int = 0) -> Transform:
-    """Fits one of `METHODS` on embeddings (N, D).
+    """Fits `whitening` or `flow` on embeddings (N, D).
 
     Returns:
-      transform: (B, D) to (B, K) float32, with K = D or `dimensions`.
+      transform: (B, D) to (B, K) float32, with K = D or, of whitening, `dimensions`.
     """
-    if not np.all(np.isfinite(embeddings)):
-        raise UserError("the model's embeddings are not finite; nothing can be fit on them")
-    return METHODS[method](embeddings, dimensions, seed)
+    check_finite(embeddings)
+    if method == "whitening":
+        mean, kernel = whitening(embeddings, dimensions)
+        return lambda rows: ((rows - mean) @ kernel).astype(np.float32)
+    from simcse_jax.evaluation import flow  # imports JAX
+
+    params = flow.fit(embeddings, seed)
+    return lambda rows: flow.transform(params, rows)
 
 
 def whitening(
@@ -151,13 +143,8 @@ def whitening(
 ) -> tuple[Float64[np.ndarray, " D"], Float64[np.ndarray, "D K"]]:
     """Mean μ and kernel W that whiten x: (x - μ) W has mean 0 and covariance I (Su et al. 2021, Algorithm 1).
 
-    With Σ = U Λ Uᵀ the covariance of the embeddings, W = U Λ^(-1/2); its first `dimensions` columns are kept, those
-    of the largest eigenvalues. Directions in which the embeddings do not vary are left out: LayerNorm leaves one
-    at least, and whitening would blow its rounding up to the size of all others.
-
-    Args:
-      embeddings: (N, D), computed with in float64.
-      dimensions: K; 0: all in which the embeddings vary.
+    With Σ = U Λ Uᵀ the covariance, W = U Λ^(-1/2), its first `dimensions` columns, or all (0) in which the embeddings
+    vary: LayerNorm leaves a direction in which they don't, and whitening would blow up its rounding.
     """
     size = embeddings.shape[1]
     blocks = [embeddings[start : start + ROWS] for start in range(0, len(embeddings), ROWS)]
@@ -181,31 +168,11 @@ def whitening(
     return mean, directions[:, kept] / np.sqrt(variances[kept])
 
 
-def _whitening(embeddings: Embeddings, dimensions: int, seed: int) -> Transform:
-    mean, kernel = whitening(embeddings, dimensions)
-    return lambda rows: ((rows - mean) @ kernel).astype(np.float32)
-
-
-def _flow(embeddings: Embeddings, dimensions: int, seed: int) -> Transform:
-    from simcse_jax.evaluation import flow  # imports JAX
-
-    if embeddings.shape[1] < flow.SMALLEST:
-        raise UserError(f"a flow needs embeddings of {flow.SMALLEST} dimensions or more, not {embeddings.shape[1]}")
-    params = flow.fit(embeddings, seed)
-    return lambda rows: flow.transform(params, rows)
-
-
-METHODS: dict[str, Callable[[Embeddings, int, int], Transform]] = {"whitening": _whitening, "flow": _flow}
-
-
 def read_all_splits(data: str) -> dict[str, list[str]]:
     """The sentences of all splits by task, for all tasks that a SentEval folder has.
 
-    BERT-flow's code trains on these in its target setting (`use_full_for_training` in its run_siamese.py): for STS-B
-    and SICK-R on the train, development and test sets. For STS12 to STS16, which have a test set alone, it reads the
-    same file, `full.txt`, as each of the three, so every sentence is there three times; for a flow, this is three
-    passes. The file is not published. Its columns are the sentences, without scores, so we take all pairs of the year's
-    files, also those without a score (STS15, STS16). Whitening's code fits on the three sets too.
+    As in BERT-flow's code (`use_full_for_training` in its run_siamese.py), which reads the test set of STS12 to STS16
+    as each of the three splits: three passes. Its file has no scores, so all pairs of a year are taken.
     """
     folder = local_path(data)
     if not data or not folder.is_dir():

@@ -11,14 +11,8 @@ number of relevant documents that were judged, and [·] 1 for what is true, othe
 All four are 0 for a query without a relevant document. MRR@k is trec_eval's `recip_rank` of the first k documents.
 """
 
-from collections.abc import Callable
-
 import numpy as np
 from jaxtyping import Float64, Int64
-
-Gains = Int64[np.ndarray, "Q _"]  # a row for each query, best document first
-Values = Float64[np.ndarray, " Q"]
-Measure = Callable[[Gains, Gains, Int64[np.ndarray, " Q"]], Values]
 
 
 def measure(
@@ -26,7 +20,7 @@ def measure(
     gains: Int64[np.ndarray, "Q K"],
     ideal: Int64[np.ndarray, "Q J"],
     relevant: Int64[np.ndarray, " Q"],
-) -> Values:
+) -> Float64[np.ndarray, " Q"]:
     """One measure of each query, from 0 to 1.
 
     Args:
@@ -36,37 +30,17 @@ def measure(
       relevant: (Q,) R of the docstring above.
     """
     kind, _, cutoff = name.partition("@")
-    return _MEASURES[kind](gains[:, : int(cutoff)], ideal[:, : int(cutoff)], relevant)
+    gains, ideal = gains[:, : int(cutoff)], ideal[:, : int(cutoff)]
+    hits, ranks = (gains > 0).astype(np.float64), np.arange(1, gains.shape[1] + 1)
+    if kind == "ndcg":
+        best = _discounted(ideal)
+        return _discounted(gains) / np.where(best > 0, best, 1)
+    if kind == "mrr":
+        return (hits / ranks).max(axis=1, initial=0.0)
+    if kind == "map":
+        return (hits * np.cumsum(hits, axis=1) / ranks).sum(axis=1) / np.maximum(relevant, 1)
+    return hits.sum(axis=1) / np.maximum(relevant, 1)
 
 
-def _ndcg(gains: Gains, ideal: Gains, relevant: Int64[np.ndarray, " Q"]) -> Values:
-    best = _discounted(ideal)
-    return _discounted(gains) / np.where(best > 0, best, 1)
-
-
-def _discounted(gains: Gains) -> Values:
+def _discounted(gains: Int64[np.ndarray, "Q _"]) -> Float64[np.ndarray, " Q"]:
     return np.maximum(gains, 0) @ (1 / np.log2(np.arange(2, gains.shape[1] + 2)))
-
-
-def _mrr(gains: Gains, ideal: Gains, relevant: Int64[np.ndarray, " Q"]) -> Values:
-    return (_relevant(gains) / _ranks(gains)).max(axis=1, initial=0.0)
-
-
-def _map(gains: Gains, ideal: Gains, relevant: Int64[np.ndarray, " Q"]) -> Values:
-    hits = _relevant(gains)
-    return (hits * np.cumsum(hits, axis=1) / _ranks(gains)).sum(axis=1) / np.maximum(relevant, 1)
-
-
-def _recall(gains: Gains, ideal: Gains, relevant: Int64[np.ndarray, " Q"]) -> Values:
-    return _relevant(gains).sum(axis=1) / np.maximum(relevant, 1)
-
-
-def _relevant(gains: Gains) -> Float64[np.ndarray, "Q _"]:
-    return (gains > 0).astype(np.float64)
-
-
-def _ranks(gains: Gains) -> Int64[np.ndarray, " _"]:
-    return np.arange(1, gains.shape[1] + 1)
-
-
-_MEASURES: dict[str, Measure] = {"ndcg": _ndcg, "mrr": _mrr, "map": _map, "recall": _recall}

@@ -1,9 +1,7 @@
 """Retrieval: compares the documents nearest to each query with those judged relevant.
 
 Documents are encoded and compared block by block, on all devices; of a block's embeddings only the best of each query
-are kept, so a corpus may be larger than memory for its embeddings. The ranking is trec_eval's: by score in float32, of
-equal scores by the id of the document, the last one first. As in BEIR, a document with the id of the query is left out;
-not so if it is judged, where BEIR leaves it out as well.
+are kept. The ranking is trec_eval's: by score in float32, of equal ones by the document's id, the last one first.
 """
 
 import dataclasses
@@ -30,7 +28,6 @@ from simcse_jax.index.top_k import Block, top_k
 from simcse_jax.vectors.similarity import prepared
 
 BEST = 100  # the highest score
-ROUNDING = 1e-9  # by which nDCG may be above it
 LEAST_P = 0.001  # smaller ones are printed as "< 0.001"
 
 
@@ -55,10 +52,7 @@ class Sides(NamedTuple):
 
 
 def sides(embed: Embed, prompts: Mapping[str, str] | None = None) -> Sides:
-    """How a model encodes queries and documents.
-
-    A model that treats both alike is compared by cosines, with the prefixes `query` and `document` of `prompts`.
-    """
+    """How a model encodes both; one that treats them alike by cosines, after `prompts` of `query` and `document`."""
     if isinstance(embed, Retriever):
         return Sides(embed.encode_query, embed.encode_document, embed.similarity_fn_name)
 
@@ -76,13 +70,9 @@ def search(
     storage: Storage = "float32",
     devices: Sequence[jax.Device] | None = None,
 ) -> Int64[np.ndarray, "Q _"]:
-    """The best documents of each query, in trec_eval's order, as if all scores had been sorted.
+    """The best documents of each query, in trec_eval's order: (Q, count) rows, -1 where there are no more.
 
-    Args:
-      storage: the type that the documents' embeddings are rounded to; products are summed in float32.
-
-    Returns:
-      (Q, count) rows of documents; -1 where there are no more.
+    Documents' embeddings are rounded to the type `storage`; products are summed in float32.
     """
     with doing("queries"):
         queries = prepared(encode_once(model.query, [collection.first])[0], model.similarity).astype(np.float32)
@@ -142,17 +132,25 @@ class Retrieval:
     prompts: Mapping[str, str] = dataclasses.field(default_factory=dict)  # of models without their own, as in `sides`
 
     def with_baseline(self, earlier: Mapping[str, Any] | None, where: str) -> "Retrieval":
-        """The same, with each task's differences from another model, and their p-values.
-
-        Args:
-          earlier: the other model's numbers, with those of each query; None for no comparison.
-        """
+        """The same, with each task's differences from another model's numbers of each query, and their p-values."""
         if earlier is None:
             return self
-        items = self.tasks.items()
-        return dataclasses.replace(
-            self, baseline={task: _earlier(earlier, task, data, self.measures, where) for task, data in items}
-        )
+        baseline = {}
+        for task, collection in self.tasks.items():
+            try:
+                result = earlier["retrieval"][task]
+                is_same = result["sha256"] == collection.fingerprint
+                if is_same:
+                    baseline[task] = {
+                        name: {query: float(result["per_query"][name][query]) for query in collection.query_ids}
+                        for name in self.measures
+                    }
+            except (KeyError, TypeError, ValueError):
+                wanted = f"the {', '.join(self.measures)} of each query of the retrieval task {task}"
+                raise UserError(f"{where}: has not {wanted}; give an --output of evaluate that has") from None
+            if not is_same:
+                raise UserError(f"{where}: {task} was scored on other queries, documents or judgements; score it again")
+        return dataclasses.replace(self, baseline=baseline)
 
     def __call__(self, embed: Embed) -> dict[str, Any]:
         """The numbers of one model."""
@@ -170,10 +168,9 @@ class Retrieval:
                 pairs = ((name, (by_query[name], self.baseline[task][name])) for name in self.measures)
                 result["compared"] = {name: compare(*pair) for name, pair in pairs}
             results[task] = result | ({"per_query": by_query} if self.per_query else {})
-        means = {
-            name: round(float(np.mean([result[name] for result in results.values()])), 4) for name in self.measures
-        }
-        return {"retrieval": results, "retrieval_average": means}
+        means = {name: np.mean([result[name] for result in results.values()]) for name in self.measures}
+        rounded = {name: round(float(mean), 4) for name, mean in means.items()}
+        return {"retrieval": results, "retrieval_average": rounded}
 
     def table(self, numbers: Mapping[str, Any]) -> str:
         """A row for each task, and one for their average if there are several; after a comparison, two for a task."""
@@ -182,7 +179,11 @@ class Retrieval:
         for task, result in [*tasks, *([("average", numbers["retrieval_average"])] if len(tasks) > 1 else [])]:
             rows.append([task, *(f"{result[name]:.2f}" for name in self.measures)])
             if "compared" in result:
-                rows.append(["difference", *(_difference(result["compared"][name]) for name in self.measures)])
+                rows.append(["difference"])
+                for name in self.measures:
+                    difference, p = result["compared"][name].values()
+                    chance = "" if p is None else f" (p < {LEAST_P})" if p < LEAST_P else f" (p = {p:.3f})"
+                    rows[-1].append(f"{difference:+.2f}{chance}")
         return sts.aligned(rows)
 
     @property
@@ -236,32 +237,3 @@ def compare(values: Mapping[str, float], earlier: Mapping[str, float]) -> dict[s
     """{"difference": of the means, "p": of `paired_p`}, for the scores of the same queries by their ids."""
     scores, baseline = zip(*((value, earlier[query]) for query, value in values.items()), strict=True)
     return {"difference": round(float(np.mean(np.subtract(scores, baseline))), 4), "p": paired_p(scores, baseline)}
-
-
-def _earlier(
-    earlier: Mapping[str, Any], task: str, collection: Collection, measures: Sequence[str], where: str
-) -> dict[str, dict[str, float]]:
-    """The earlier scores of each query of a task, by measure."""
-    tasks = earlier.get("retrieval")
-    result = tasks.get(task) if isinstance(tasks, dict) else None
-    if not isinstance(result, dict):
-        raise UserError(f"{where}: has no scores of the retrieval task {task}; give an --output of evaluate that has")
-    if result.get("sha256") != collection.fingerprint:
-        raise UserError(f"{where}: {task} was scored on other queries, documents or judgements; score that model again")
-    per_query = result.get("per_query")
-    if not isinstance(per_query, dict):
-        raise UserError(f"{where}: has no scores of each query of {task}; score that model again")
-    for name in measures:
-        scores = per_query.get(name)
-        if not isinstance(scores, dict):
-            raise UserError(f"{where}: has no {name} of each query of {task}; score that model again with this measure")
-        for query in collection.query_ids:
-            if type(scores.get(query)) not in (float, int) or not 0 <= scores[query] <= BEST + ROUNDING:
-                raise UserError(f"{where}: the {name} of {task}'s query {query!r:.60} is not a number from 0 to {BEST}")
-    return per_query
-
-
-def _difference(of: Mapping[str, Any]) -> str:
-    p = of["p"]
-    chance = "" if p is None else f" (p < {LEAST_P})" if p < LEAST_P else f" (p = {p:.3f})"
-    return f"{of['difference']:+.2f}{chance}"

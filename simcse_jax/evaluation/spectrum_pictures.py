@@ -1,23 +1,24 @@
-"""Pictures of how training flattens the spectrum (SimCSE, Section 5), over the steps of runs.
+"""Pictures of how training flattens the spectrum (SimCSE, Section 5), over the steps of runs."""
 
-Each is drawn as PNG and as SVG. It needs no caption, and is legible in grey.
-"""
-
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
 
 import numpy as np
 
 from simcse_jax.evaluation.analysis.spectrum import Spectrum
-from simcse_jax.evaluation.plotting import SMALLEST, Pictures, add_grid, new_figure, panels, shortened, styles
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from simcse_jax.evaluation.plotting import (
+    SMALLEST,
+    Pictures,
+    add_grid,
+    add_legend,
+    new_figure,
+    panels,
+    shortened,
+    styles,
+)
 
 Spectra = Mapping[str, Mapping[int, Spectrum]]  # by step, by the runs' names
 SHOWN = 6  # steps of a run
 WIDTHS, HEIGHT = {1: 4.6, 2: 3.3, 3: 2.5}, 2.9  # of a panel, in inches, by the panels next to each other
-LETTERS = 13  # of a legend, in an inch
 SOLID, DASHED = {"linestyle": "-"}, {"linestyle": "--", "markerfacecolor": "white"}
 # What a panel of `terms` shows, by its title: the solid lines, the dashed ones, and the axis.
 TERMS = {
@@ -32,31 +33,26 @@ TERMS = {
 }
 
 
-def spectrum(runs: Spectra, title: str) -> Pictures:
-    """The singular values of the sentence embeddings at some steps, the largest set to 1: a panel for each run.
+def singular_values(by_panel: Mapping[str, Mapping[str, np.ndarray]], title: str, scale: str = "linear") -> Pictures:
+    """Singular values, the largest one set to 1: a panel for each title, in it a line for each name.
 
-    Args:
-      runs: none without a step.
+    Those below `SMALLEST` are directions that hardly any sentence uses.
     """
-    all_steps = sorted({step for spectra in runs.values() for step in spectra})
-    steps = [all_steps[place] for place in _places(len(all_steps))]
-    names = [f"step {step:,}" for step in steps]
-    columns = min(3, len(runs))
-    rows = -(-len(runs) // columns)
-    with new_figure((0.8 + WIDTHS[columns] * columns, 1.0 + HEIGHT * rows)) as (figure, pictures):
-        places = panels(figure, len(runs), columns, sharex=True, sharey=True)
-        figure.suptitle(f"Singular values of the embeddings of {title}, by training step", fontsize=10)
-        for axes, (run, spectra) in zip(places, runs.items(), strict=True):
-            for number, (step, style) in enumerate(zip(steps, styles(names).values(), strict=True)):
-                if step in spectra:
-                    values = spectra[step].singular_values
-                    values = values[values >= SMALLEST]
-                    style |= {"markersize": 3.5, "markevery": (0.03 * number, 0.2), "label": names[number]}
-                    axes.plot(np.arange(1, len(values) + 1), values, **style)
-            axes.set_title(shortened(run, 30), loc="left", fontsize=9)
-            axes.set_xscale("log")
+    columns = min(3, len(by_panel))
+    rows = -(-len(by_panel) // columns)
+    looks = styles(dict.fromkeys(name for lines in by_panel.values() for name in lines))
+    with new_figure((0.8 + WIDTHS[columns] * columns, 0.8 + HEIGHT * rows)) as (figure, pictures):
+        places = panels(figure, len(by_panel), columns, sharex=True, sharey=True)
+        figure.suptitle(title, fontsize=10)
+        for axes, (panel, lines) in zip(places, by_panel.items(), strict=True):
+            for number, (name, values) in enumerate(lines.items()):
+                drawn = values[values >= SMALLEST]
+                style = looks[name] | {"markersize": 3.5, "markevery": (0.03 * number, 0.2)}
+                axes.plot(np.arange(1, len(drawn) + 1), drawn, label=shortened(name), **style)
+            axes.set_title(shortened(panel, 30), loc="left", fontsize=9)
+            axes.set_xscale(scale)
             axes.set_yscale("log")
-            for axis in (axes.xaxis, axes.yaxis):
+            for axis in (axes.yaxis, *[axes.xaxis] * (scale == "log")):
                 axis.set_major_formatter(lambda value, _: f"{value:g}")
                 axis.set_minor_formatter(lambda value, _: "")
             axes.tick_params(labelbottom=True)
@@ -64,24 +60,30 @@ def spectrum(runs: Spectra, title: str) -> Pictures:
             add_grid(axes)
         for row in range(rows):
             places[row * columns].set_ylabel("singular value / the largest   (flatter is more isotropic)", fontsize=8)
-        _legend(figure, names)
+        add_legend(figure)
     return pictures
 
 
-def terms(runs: Spectra, title: str) -> Pictures:
-    """The two terms of the objective, the bound of the second one, and what it bounds, over the steps of runs.
+def spectrum(runs: Spectra, title: str) -> Pictures:
+    """The singular values of the sentence embeddings at some steps, a panel for each run; none without a step."""
+    all_steps = sorted({step for spectra in runs.values() for step in spectra})
+    steps = [all_steps[place] for place in _places(len(all_steps))]
+    by_run = {
+        run: {f"step {step:,}": spectra[step].singular_values for step in steps if step in spectra}
+        for run, spectra in runs.items()
+    }
+    return singular_values(by_run, f"Singular values of the embeddings of {title}, by training step", "log")
 
-    Args:
-      runs: none without a step. Without a temperature there are no terms, and their panels are left out.
-    """
+
+def terms(runs: Spectra, title: str) -> Pictures:
+    """The two terms of the objective, if it has a temperature, the bound of the second one, and what it bounds."""
     all_spectra = [spectrum for spectra in runs.values() for spectrum in spectra.values()]
     shown = [text for text, (field, *_) in TERMS.items() if any(field in spectrum.numbers for spectrum in all_spectra)]
     first = all_spectra[0]
     sentences = round(first.numbers["top_eigenvalue"] * float(np.sum(first.singular_values**2)))
     facts = {"sentences": sentences, "most": len(first.singular_values)}
     columns, rows = 2, -(-len(shown) // 2)
-    names = {run: shortened(run) for run in runs}
-    with new_figure((0.8 + WIDTHS[columns] * columns, 1.0 + HEIGHT * rows)) as (figure, pictures):
+    with new_figure((0.8 + WIDTHS[columns] * columns, 0.8 + HEIGHT * rows)) as (figure, pictures):
         figure.suptitle(f"The objective and the spectrum of the embeddings of {title}", fontsize=10)
         for axes, text in zip(panels(figure, len(shown), columns), shown, strict=True):
             solid, dashed, up = TERMS[text]
@@ -89,7 +91,7 @@ def terms(runs: Spectra, title: str) -> Pictures:
                 for field, how in ((solid, SOLID), (dashed, DASHED)):
                     numbers = {step: spectrum.numbers for step, spectrum in spectra.items()}
                     points = [(step, of_step[field]) for step, of_step in numbers.items() if field in of_step]
-                    label = names[run] if field == solid else None
+                    label = shortened(run) if field == solid else None
                     if points:
                         more = {"markersize": 4, "markevery": max(1, len(points) // 10), "label": label}
                         axes.plot(*zip(*points, strict=True), **style | how | more)
@@ -98,22 +100,10 @@ def terms(runs: Spectra, title: str) -> Pictures:
             axes.set_ylabel(up)
             axes.xaxis.get_major_locator().set_params(integer=True)  # type: ignore[call-arg]  # a MaxNLocator is there
             add_grid(axes)
-        _legend(figure, names.values())
+        add_legend(figure)
     return pictures
 
 
 def _places(count: int) -> list[int]:
     """At most `SHOWN` of so many steps, closest to each other at the start, where most changes; the ends among them."""
     return sorted({0, *np.geomspace(1, max(1, count - 1), SHOWN - 1).round().astype(int).tolist()})[:count]
-
-
-def _legend(figure: "Figure", names: Iterable[str]) -> None:
-    """A legend for all panels together, with each name once, in this order."""
-    handles: dict[str, Any] = {}
-    for axes in figure.axes:
-        handles |= dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True))
-    shown = [name for name in names if name in handles]
-    columns = int(figure.get_figwidth() * LETTERS / (max(map(len, shown)) + 10))  # 10: the line before a name
-    style: dict[str, Any] = {"loc": "outside lower center", "frameon": False, "handlelength": 3.5}
-    rows = -(-len(shown) // max(1, columns))
-    figure.legend([handles[name] for name in shown], shown, ncols=-(-len(shown) // rows), **style)

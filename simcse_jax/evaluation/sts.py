@@ -1,8 +1,4 @@
-"""Semantic textual similarity: the correlation of cosines with gold scores, in every protocol of the papers.
-
-SimCSE's Table B.1 has two metrics, Spearman's and Pearson's correlation, and three ways to make one figure of a
-year's subsets: `all`, over the pairs of all subsets together; `mean`, the mean of the subsets' correlations; `wmean`,
-that mean weighted by their numbers of pairs. Spearman and `all` are the papers' own and the defaults here.
+"""Semantic textual similarity: the correlation of cosines with gold scores, in every protocol of SimCSE's Table B.1.
 
 Reads SentEval's folder (`data/downstream`: STS/STS12-en-test, …, STS/STSBenchmark, SICK), and files of graded pairs.
 """
@@ -17,7 +13,7 @@ import numpy as np
 from jaxtyping import Float, Float64
 
 from simcse_jax.choices import AGGREGATIONS, EXTRA, METRICS, TASKS
-from simcse_jax.data.files import CONVERTED, reader_of
+from simcse_jax.data.files import reader_of
 from simcse_jax.data.held_out import FEWEST, hold_out
 from simcse_jax.data.rows import MISSING, Row
 from simcse_jax.data.scores import parse_score
@@ -31,7 +27,7 @@ TITLES = {"STSBenchmark": "STS-B", "SICKRelatedness": "SICK-R"}  # where the pap
 # The keys next to the tasks in a result file.
 BESIDE_TASKS = (
     *("average", "averages", "retrieval", "retrieval_average", "retrieval_settings"),
-    *("mteb", "mteb_average", "truncated", "development", "masked_token_accuracy", "ended_at_step", "best_step"),
+    *("mteb", "mteb_average", "truncated", "development", "ended_at_step", "best_step"),
     "against_start",
     *("transfer", "transfer_average", "transfer_protocol"),
     *(name for names in EXTRA.values() for name in names),
@@ -55,13 +51,7 @@ class Pairs(NamedTuple):
         return [*self.as_read[: len(self.first)]] or self.first
 
 
-class _Row(NamedTuple):
-    first: str
-    second: str
-    gold: float
-
-
-def _scored(rows: Iterable[Row]) -> list[_Row]:
+def _scored(rows: Iterable[Row]) -> list[tuple[str, str, float]]:
     """The pairs that have a gold score."""
 
     def text(value: object) -> str:
@@ -69,24 +59,24 @@ def _scored(rows: Iterable[Row]) -> list[_Row]:
 
     fields = ((row.where, *map(text, row.fields)) for row in rows)
     read = ((first, second, parse_score(score, f"{where}: the score")) for where, first, second, score in fields)
-    return [_Row(first, second, score) for first, second, score in read if score is not None]
+    return [(first, second, score) for first, second, score in read if score is not None]
 
 
-def _pairs(subsets: dict[str, list[_Row]], where: str) -> Pairs:
-    rows = [row for subset in subsets.values() for row in subset]
-    slices, start = {}, 0
+def _pairs(subsets: dict[str, list[tuple[str, str, float]]], where: str) -> Pairs:
+    slices: dict[str, slice] = {}
+    rows: list[tuple[str, str, float]] = []
     for name, subset in subsets.items():
-        if len({row.gold for row in subset}) < 2:
+        if len({gold for *_, gold in subset}) < 2:
             few = f"{len(subset)} graded pairs; a correlation needs two or more"
-            problem = few if len(subset) < 2 else f"all {len(subset)} scores are {subset[0].gold:g}: no correlation"
+            problem = few if len(subset) < 2 else f"all {len(subset)} scores are {subset[0][2]:g}: no correlation"
             raise UserError(f"{where}, {name}: {problem}" if len(subsets) > 1 else f"{where}: {problem}")
-        slices[name], start = slice(start, start + len(subset)), start + len(subset)
-    gold = np.array([row.gold for row in rows])
-    as_read = [*(row.first for row in rows), *(row.second for row in rows)]
+        slices[name] = slice(len(rows), len(rows) + len(subset))
+        rows += subset
+    first, second, gold = zip(*rows, strict=True)
     # SentEval splits sentences at white space and SimCSE joins the words again: byte-level tokenizers see it.
-    sentences = [" ".join(sentence.split()) for sentence in as_read]
+    cleaned = [" ".join(sentence.split()) for sentence in first + second]
     named_slices = slices if len(subsets) > 1 else {}
-    return Pairs(sentences[: len(rows)], sentences[len(rows) :], gold, named_slices, as_read)
+    return Pairs(cleaned[: len(rows)], cleaned[len(rows) :], np.array(gold), named_slices, [*first, *second])
 
 
 def read_task(folder: Path, task: str, split: str = "test") -> Pairs | None:
@@ -105,7 +95,7 @@ def read_task(folder: Path, task: str, split: str = "test") -> Pairs | None:
 
 def read_graded_pairs(path: Path) -> Pairs:
     """A file of graded pairs: a table with the columns sentence1, sentence2 and score, or laid out like STS-B."""
-    if path.suffix in (*OF_RECORDS, *CONVERTED):
+    if path.suffix in OF_RECORDS:
         names, rows = reader_of(path)(path)
     else:
         first = next(read_tabs(path), Row("", [])).fields
@@ -121,11 +111,7 @@ def read_graded_pairs(path: Path) -> Pairs:
 
 
 def halves(pairs: Pairs, seed: int, where: str) -> tuple[Pairs, Pairs]:
-    """Graded pairs in two halves that share no text, drawn with the seed.
-
-    Raises:
-      UserError: naming `where` they come from, when there are too few.
-    """
+    """Graded pairs in two halves that share no text, drawn with the seed; `where` they come from."""
     split = hold_out((pairs.first, pairs.second), len(pairs.gold), seed)
     independent = [split.independent(rows) for rows in (split.development, split.test)]
     if min(independent) < FEWEST:
@@ -137,14 +123,10 @@ def halves(pairs: Pairs, seed: int, where: str) -> tuple[Pairs, Pairs]:
         Pairs([pairs.first[row] for row in rows], [pairs.second[row] for row in rows], pairs.gold[rows], {})
         for rows in (split.development, split.test)
     )
-    return checked(development, where), checked(test, where)
-
-
-def checked(pairs: Pairs, where: str) -> Pairs:
-    """The pairs of one half, unless all scores are the same."""
-    if np.ptp(pairs.gold) == 0:
-        raise UserError(f"{where}: all scores of a half of the pairs are {pairs.gold[0]:g}: no correlation")
-    return pairs
+    for half in (development, test):
+        if np.ptp(half.gold) == 0:
+            raise UserError(f"{where}: all scores of a half of the pairs are {half.gold[0]:g}: no correlation")
+    return development, test
 
 
 def is_graded(path: Path) -> bool:
@@ -155,23 +137,16 @@ def is_graded(path: Path) -> bool:
 
 
 def read(data: str, tasks: Sequence[str], split: str = "test") -> tuple[dict[str, Pairs], list[str]]:
-    """The tasks of a SentEval folder, or the one of a file of graded pairs.
-
-    Returns:
-      Pairs by task, in the order of `tasks` (a file's task is named like the file), and the tasks that are missing.
-    """
+    """The tasks of a SentEval folder, and the names of those that are not there; or the one of a file of pairs."""
     path = local_path(data)
     if path.is_file():
         name = path.name if path.stem in (*BESIDE_TASKS, *TASKS) else path.stem  # these mean something else
         return {name: read_graded_pairs(path)}, []
-    if not path.is_dir():
-        raise UserError(f"{data}: no such folder or file of STS data")
-    by_task = {task: read_task(path, task, split) for task in tasks}
-    present = {task: pairs for task, pairs in by_task.items() if pairs is not None}
+    present = {task: pairs for task in tasks if (pairs := read_task(path, task, split))}
     if not present:
         kind = "development set of " if split == "dev" else ""
         raise UserError(
-            f"{data}: no {kind}{', '.join(tasks)} there; expected SentEval's data/downstream, with STS and SICK"
+            f"{data}: no {kind}{', '.join(tasks)} there; expected SentEval's data/downstream or a file of pairs"
         )
     return present, [task for task in tasks if task not in present]
 
@@ -188,17 +163,16 @@ def spearman(similarity: Float[np.ndarray, " P"], gold: Float[np.ndarray, " P"])
 
     The same bits as those of `scipy.stats.spearmanr`, which takes most of a second to import, and three times as long.
     """
+
+    def ranks(values: Float[np.ndarray, " P"]) -> Float64[np.ndarray, " P"]:  # from 1; equal values share their mean
+        _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
+        return (np.cumsum(counts) - (counts - 1) / 2)[inverse]
+
     if len(gold) < 2 or np.ptp(similarity) == 0 or np.ptp(gold) == 0:
         return 0.0
     if np.isnan(similarity).any() or np.isnan(gold).any():
         return math.nan
-    return 100 * float(np.corrcoef(_ranks(similarity), _ranks(gold))[1, 0])  # [0, 1] may be another by a bit
-
-
-def _ranks(values: Float[np.ndarray, " P"]) -> Float64[np.ndarray, " P"]:
-    """Ranks from 1; equal values share the mean of their ranks."""
-    _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
-    return (np.cumsum(counts) - (counts - 1) / 2)[inverse]
+    return 100 * float(np.corrcoef(ranks(similarity), ranks(gold))[1, 0])  # [0, 1] may be another by a bit
 
 
 def pearson(similarity: Float[np.ndarray, " P"], gold: Float[np.ndarray, " P"]) -> float:
@@ -216,22 +190,22 @@ def evaluate(encode: Encode, tasks: dict[str, Pairs]) -> dict[str, dict[str, Any
       {"spearman": …, "pearson": …}, over its subsets, the same as all without subsets; "subsets", each
       {"spearman": …, "pearson": …, "pairs": …} by name.
     """
+
+    def scores(similarity: Float[np.ndarray, " P"], gold: Float[np.ndarray, " P"]) -> dict[str, Any]:
+        return {"spearman": spearman(similarity, gold), "pearson": pearson(similarity, gold), "pairs": len(gold)}
+
     sides = iter(encode_once(encode, (side for pairs in tasks.values() for side in (pairs.first, pairs.second))))
     results = {}
     for task, pairs in tasks.items():
         similarity = cosine(next(sides), next(sides))
-        whole = _scores(similarity, pairs.gold)
-        subsets = {name: _scores(similarity[part], pairs.gold[part]) for name, part in pairs.subsets.items()}
+        whole = scores(similarity, pairs.gold)
+        subsets = {name: scores(similarity[part], pairs.gold[part]) for name, part in pairs.subsets.items()}
         parts = list(subsets.values()) or [whole]
         sizes = [part["pairs"] for part in parts]
         means = {metric: float(np.mean([part[metric] for part in parts])) for metric in METRICS}
         weighted = {metric: float(np.average([part[metric] for part in parts], weights=sizes)) for metric in METRICS}
         results[task] = _rounded({**whole, "mean": means, "wmean": weighted, "subsets": subsets})
     return results
-
-
-def _scores(similarity: Float[np.ndarray, " P"], gold: Float[np.ndarray, " P"]) -> dict[str, Any]:
-    return {"spearman": spearman(similarity, gold), "pearson": pearson(similarity, gold), "pairs": len(gold)}
 
 
 def _rounded(value: Any) -> Any:
@@ -253,12 +227,33 @@ class Similarity:
     def __call__(self, embed: Embed) -> dict[str, Any]:
         """The numbers of one model."""
         results = by_task(evaluate, embed, self.tasks)
-        return {**results, **(averages if self.every_average else average)(results, self.missing)}
+        if self.missing:  # no other average would compare
+            return results
+        means = averages(results)
+        return results | {"average": means["spearman"]["all"]} | ({"averages": means} if self.every_average else {})
 
-    def table(self, numbers: dict[str, Any]) -> str:
-        """The papers' table."""
-        results = {task: numbers[task] for task in self.tasks}
-        return table(results, self.missing, self.metrics, self.aggregations)
+    def table(self, results: dict[str, dict[str, Any]]) -> str:
+        """The papers' table: a column for each task, the average last; a dash means no figure.
+
+        It has a row for each metric and aggregation, and for a regressor; a single row has no label.
+        """
+        order = [*SUBSETS, *SINGLE_FILES]
+        tasks = sorted(
+            [*self.tasks, *self.missing], key=lambda task: order.index(task) if task in order else len(order)
+        )
+        has_regressor = any("regressor" in results[task] for task in self.tasks)
+        kinds = [*self.aggregations, *(["regressor"] if has_regressor else [])]
+        rows = [[TITLES.get(task, task) for task in tasks] + ["Avg."] * (len(tasks) > 1)]
+        labels = [""]
+        for metric in self.metrics:
+            for kind in kinds:
+                values = [figure(results[task], metric, kind) if task in self.tasks else None for task in tasks]
+                if len(tasks) > 1:
+                    present = [value for value in values if value is not None]
+                    values.append(float(np.mean(present)) if len(present) == len(values) else None)
+                rows.append(["-" if value is None else f"{value:.2f}" for value in values])
+                labels.append(f"{METRICS[metric]}, {kind}")
+        return aligned([[label, *row] for label, row in zip(labels, rows, strict=True)] if len(rows) > 2 else rows)
 
     @property
     def protocol(self) -> str:
@@ -288,60 +283,20 @@ class Correlation:
         return {self.name: result["spearman"]}
 
 
-def figure(result: dict[str, Any], metric: str = "spearman", aggregation: str = "all") -> float | None:
+def figure(result: dict[str, Any], metric: str, aggregation: str) -> float | None:
     """One figure of a task's result. The aggregation `regressor` is None if none was trained."""
-    if aggregation == "all":
-        return result[metric]
-    if aggregation == "regressor":
-        return result.get("regressor", {}).get(metric)
-    return result[aggregation][metric]
+    return result[metric] if aggregation == "all" else result.get(aggregation, {}).get(metric)
 
 
-def average(results: dict[str, dict[str, Any]], missing: Sequence[str]) -> dict[str, float]:
-    """{"average": …}, the mean over the tasks; nothing if a task is missing, since no other figure would compare."""
-    if missing:
-        return {}
-    return {"average": _average(results, "spearman", "all")}
-
-
-def averages(results: dict[str, dict[str, Any]], missing: Sequence[str]) -> dict[str, Any]:
-    """The result of `average`, and {"averages": {metric: {aggregation: …}}}; nothing if a task is missing."""
-    if missing:
-        return {}
-    by_metric = {metric: {name: _average(results, metric, name) for name in AGGREGATIONS} for metric in METRICS}
-    return {**average(results, missing), "averages": by_metric}
-
-
-def _average(results: dict[str, dict[str, Any]], metric: str, aggregation: str) -> float:
-    return round(float(np.mean([figure(result, metric, aggregation) for result in results.values()])), 4)
-
-
-def table(
-    results: dict[str, dict[str, Any]],
-    missing: Sequence[str],
-    metrics: Sequence[str] = ("spearman",),
-    aggregations: Sequence[str] = ("all",),
-) -> str:
-    """The paper's table layout: a column for each task, the average last; a dash means no figure.
-
-    It has a row for each metric and aggregation, and for a regressor; a single row has no label.
-    """
-    order = [*SUBSETS, *SINGLE_FILES]
-    tasks = sorted([*results, *missing], key=lambda task: order.index(task) if task in order else len(order))
-    has_regressor = any("regressor" in result for result in results.values())
-    kinds = [*aggregations, *(["regressor"] if has_regressor else [])]
-    choices = [(metric, aggregation) for metric in metrics for aggregation in kinds]
-    rows = [["", *(TITLES.get(task, task) for task in tasks), *(["Avg."] if len(tasks) > 1 else [])]]
-    for metric, aggregation in choices:
-        values = [figure(results[task], metric, aggregation) if task in results else None for task in tasks]
-        if len(tasks) > 1:
-            present = [value for value in values if value is not None]
-            values.append(float(np.mean(present)) if len(present) == len(values) else None)
-        figures = ["-" if value is None else f"{value:.2f}" for value in values]
-        rows.append([f"{METRICS[metric]}, {aggregation}", *figures])
-    if len(choices) == 1:
-        rows = [row[1:] for row in rows]
-    return aligned(rows)
+def averages(results: dict[str, dict[str, Any]]) -> dict[str, dict[str, float]]:
+    """The mean of each figure over the tasks, by metric and aggregation."""
+    return {
+        metric: {
+            name: round(float(np.mean([figure(result, metric, name) for result in results.values()])), 4)
+            for name in AGGREGATIONS
+        }
+        for metric in METRICS
+    }
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> str:

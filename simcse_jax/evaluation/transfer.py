@@ -6,19 +6,8 @@
 | TREC, MRPC | 10-fold cross-validation over the training set chooses, the test set scores |
 | SST2 | the development set chooses, the test set scores |
 
-As in SentEval, sentences are split at white space and joined by single spaces, sorted by their number of words before
-they are dealt to folds (stratified, shuffled with seed 1111), and accuracies are rounded to two digits before the best
-regularization, the first of equals, is taken.
-
-`pytorch` is the protocol of SimCSE's own rows in Table E.1: SentEval's PyTorch classifier as its evaluation.py sets it
-(`early_stopping.py`), with penalties λ = 10⁻⁵ … 10⁻². The rows that score λ also choose the epoch, so its development
-accuracy is flattering. The classifier that is tested holds out a twentieth of the training rows for that, or uses the
-development set. `pytorch_fast` is the same with the settings of that script's fast mode, which scores development sets
-(`--mode dev`), and with 5 folds in place of 10.
-
-`sklearn` is logistic regression to the minimum (`logistic.py`) with C = 2⁻² … 2³. It differs from SentEval in two
-things: SentEval tries C = 2⁻¹ … 2⁵ for TREC and MRPC, here all tasks have one grid; and a fit is more exact than
-scikit-learn's default tolerance.
+As in SentEval, folds are stratified and shuffled with seed 1111, and accuracies are rounded to two digits before the
+best regularization, the first of equals, is taken. docs/background/classifiers.md compares the classifiers.
 """
 
 import dataclasses
@@ -32,16 +21,13 @@ import numpy as np
 from jaxtyping import Bool, Float, Int, Int64, Shaped
 
 from simcse_jax.choices import GRIDS, PROTOCOLS, TRANSFER
-from simcse_jax.errors import UserError
 from simcse_jax.evaluation import early_stopping, logistic, sts
-from simcse_jax.evaluation.evaluator import Embed, Encode, by_task, encode_once, with_titles
+from simcse_jax.evaluation.evaluator import Embed, Encode, by_task, encode_once, pair_features, with_titles
 from simcse_jax.evaluation.transfer_files import FOLDS, Task
 from simcse_jax.host.progress import Progress
 
 SEED = 1111
 TITLES = {"SST2": "SST", "MRPC": "MRPC acc/F1"}  # names in the paper's table
-
-
 Mask = Bool[np.ndarray, " N"]
 
 
@@ -58,19 +44,12 @@ class Fold(NamedTuple):
         return len(self.inner) == 1
 
 
-class FoldResult(NamedTuple):
-    """The development accuracy of each of a fold's C regularizations, and the class of each row by the best one."""
-
-    development: Float[np.ndarray, " C"]
-    best: int
-    predicted: Int[np.ndarray, " N"]
+# The development accuracy of each of a fold's regularizations, and the class of each row by the best one.
+FoldResult = tuple[Float[np.ndarray, " C"], Int[np.ndarray, " N"]]
 
 
 def stratified_folds(labels: Shaped[np.ndarray, " N"], count: int = FOLDS, seed: int = SEED) -> Int64[np.ndarray, " N"]:
-    """The fold of each row: (N,) labels to (N,) numbers below `count`, with the same share of every class in each.
-
-    They are those of scikit-learn's StratifiedKFold(count, shuffle=True, random_state=seed).
-    """
+    """The fold of each row: those of scikit-learn's StratifiedKFold(count, shuffle=True, random_state=seed)."""
     generator = np.random.RandomState(seed)
     _, first, numbers = np.unique(labels, return_index=True, return_inverse=True)
     by_appearance = np.argsort(np.argsort(first))[numbers]
@@ -92,28 +71,23 @@ def _cross_validation(labels: Int[np.ndarray, " N"], rows: Mask, count: int) -> 
 
 
 def make_folds(task: Task, count: int = FOLDS) -> list[Fold]:
-    """Without splits ten folds with ten inner ones, without a development set one with ten, otherwise one with one.
-
-    Ten is `count`.
-    """
+    """`count` folds with as many inner ones; with a test set one with those; with a development set one with one."""
     masks = {split: np.zeros(len(task.labels), bool) for split in task.splits}
     for split, rows in task.splits.items():
         masks[split][rows] = True
     if "test" not in masks:
         outer = _cross_validation(task.labels, masks["train"], count)
         return [Fold(train, test, _cross_validation(task.labels, train, count)) for train, test in outer]
-    inner = (
-        [(masks["train"], masks["dev"])] if "dev" in masks else _cross_validation(task.labels, masks["train"], count)
-    )
-    return [Fold(masks["train"], masks["test"], inner)]
+    train, development = masks["train"], masks.get("dev")
+    inner = _cross_validation(task.labels, train, count) if development is None else [(train, development)]
+    return [Fold(train, masks["test"], inner)]
 
 
 def features(encode: Encode, task: Task) -> Float[np.ndarray, "N width"]:
     """The classifier's inputs: embeddings (N, D), or [|u - v|; u ⊙ v] (N, 2D) of pairs."""
     if not task.second:
         return encode_once(encode, [task.first])[0]
-    first, second = encode_once(encode, [task.first, task.second])
-    return np.concatenate([np.abs(first - second), first * second], axis=1)
+    return pair_features(*encode_once(encode, [task.first, task.second]))
 
 
 def score(
@@ -125,9 +99,6 @@ def score(
 ) -> list[dict[str, Any]]:
     """Chooses the regularization of each fold and scores it.
 
-    Args:
-      protocol: one of `PROTOCOLS`.
-
     Returns:
       By fold {"accuracy": …, "dev_accuracy": …, "regularization": …, "f1": …}, × 100; F1 of label 1, only for
       two classes. The regularization is C or λ, depending on the protocol.
@@ -137,12 +108,12 @@ def score(
     else:
         choices = _early_stopped(inputs, labels, folds, classes, protocol)
     results = []
-    for fold, chosen in zip(folds, choices, strict=True):
-        predicted, wanted = chosen.predicted[fold.test], labels[fold.test]
+    for fold, (development, classes_of_all) in zip(folds, choices, strict=True):
+        predicted, wanted = classes_of_all[fold.test], labels[fold.test]
         result = {
             "accuracy": round(100 * float(np.mean(predicted == wanted)), 2),
-            "dev_accuracy": float(chosen.development[chosen.best]),
-            "regularization": float(GRIDS[protocol][chosen.best]),
+            "dev_accuracy": float(development.max()),
+            "regularization": float(GRIDS[protocol][development.argmax()]),
         }
         if classes == 2:
             hits, named = np.sum((predicted == 1) & (wanted == 1)), np.sum(predicted == 1) + np.sum(wanted == 1)
@@ -151,10 +122,9 @@ def score(
     return results
 
 
-def _choose(accuracies: Sequence[Float[np.ndarray, " C"]]) -> tuple[Float[np.ndarray, " C"], int]:
-    """The mean development accuracy × 100 of each regularization, and the best one, from those of the inner folds."""
-    development = np.round(100 * np.mean(accuracies, axis=0), 2)
-    return development, int(np.argmax(development))
+def _development(accuracies: Sequence[Float[np.ndarray, " C"]]) -> Float[np.ndarray, " C"]:
+    """The development accuracy × 100 of each regularization, from those of the inner folds."""
+    return np.round(100 * np.mean(accuracies, axis=0), 2)
 
 
 def _converged(
@@ -170,8 +140,8 @@ def _converged(
     for fold in folds:
         outer = next(predictions)  # (C, N)
         right = [next(predictions)[:, held_out] == numbers[held_out] for _, held_out in fold.inner]
-        development, best = _choose([is_right.mean(axis=1, dtype=np.float64) for is_right in right])
-        yield FoldResult(development, best, present[outer[best]])
+        development = _development([is_right.mean(axis=1, dtype=np.float64) for is_right in right])
+        yield development, present[outer[development.argmax()]]
 
 
 def _early_stopped(
@@ -191,35 +161,16 @@ def _early_stopped(
 
         for number, fold in enumerate(folds):
             fitted = [fit(split, grid) for split in inner[number]]
-            development, best = _choose([classifier.accuracy for classifier in fitted])
+            development = _development([classifier.accuracy for classifier in fitted])
+            best = int(development.argmax())
             if fold.has_development_set:
-                yield FoldResult(development, best, fitted[0].predicted[best])  # a second training would be the same
+                yield development, fitted[0].predicted[best]  # a second training would be the same
             else:
-                yield FoldResult(development, best, fit(outer[number], [grid[best]]).predicted[0])
-
-
-def fold_count(protocol: str) -> int:
-    """How many folds a protocol has."""
-    return early_stopping.SETTINGS[protocol].folds if protocol in early_stopping.SETTINGS else FOLDS
-
-
-def check_sizes(tasks: dict[str, Task], protocol: str) -> None:
-    """Refuses tasks with too few sentences for a protocol of the PyTorch classifier."""
-    for name, task in tasks.items():
-        folds = [fold for fold in make_folds(task, fold_count(protocol)) if not fold.has_development_set]
-        fewest = min((int(fold.train.sum()) for fold in folds), default=early_stopping.FEWEST)
-        if fewest < early_stopping.FEWEST:
-            raise UserError(
-                f"{name} has {fewest} sentences to train a classifier on; the transfer protocol {protocol} holds out a "
-                f"twentieth of them, so it needs {early_stopping.FEWEST} or more"
-            )
+                yield development, fit(outer[number], [grid[best]]).predicted[0]
 
 
 def evaluate(encode: Encode, tasks: dict[str, Task], *, protocol: str = "sklearn") -> dict[str, dict[str, Any]]:
-    """Trains and scores the classifiers of each task.
-
-    Args:
-      encode: sentences to embeddings, (N, D); called once for each task, with distinct sentences.
+    """Trains and scores the classifiers of each task, whose distinct sentences are encoded once.
 
     Returns:
       By task {"accuracy": …, "dev_accuracy": …, "examples": …, "folds": […]}, and "f1" for MRPC; × 100, means over the
@@ -227,7 +178,8 @@ def evaluate(encode: Encode, tasks: dict[str, Task], *, protocol: str = "sklearn
     """
     results = {}
     for name, task in with_titles(tasks):
-        folds = make_folds(task, fold_count(protocol))
+        settings = early_stopping.SETTINGS.get(protocol)
+        folds = make_folds(task, settings.folds if settings else FOLDS)
         scored = score(features(encode, task), task.labels, folds, protocol, task.classes)
         shown = [{key: value for key, value in fold.items() if key != "f1" or name == "MRPC"} for fold in scored]
         means = {
@@ -245,43 +197,29 @@ class Transfer:
     missing: Sequence[str] = ()  # requested tasks without data
     transfer_protocol: str = "sklearn"
 
-    def __post_init__(self) -> None:
-        """Checks that there are enough sentences."""
-        if self.transfer_protocol in early_stopping.SETTINGS:
-            check_sizes(self.tasks, self.transfer_protocol)
-
     def __call__(self, embed: Embed) -> dict[str, Any]:
         """The numbers of one model."""
         results = by_task(functools.partial(evaluate, protocol=self.transfer_protocol), embed, self.tasks)
-        return {"transfer": results, "transfer_protocol": self.transfer_protocol, **average(results, self.missing)}
+        numbers = {"transfer": results, "transfer_protocol": self.transfer_protocol}
+        if self.missing:  # no other average would compare
+            return numbers
+        mean = np.mean([result["accuracy"] for result in results.values()])
+        return numbers | {"transfer_average": round(float(mean), 4)}
 
     def table(self, numbers: dict[str, Any]) -> str:
-        """The paper's table."""
-        return table(numbers["transfer"], self.missing)
+        """Accuracies in the columns of SimCSE's Table E.1, MRPC's F1 after its own; a dash means no figure."""
+        results = numbers["transfer"]
+        tasks = sorted([*results, *self.missing], key=TRANSFER.index)
+        titles = [TITLES.get(task, task) for task in tasks]
+        cells = [f"{results[task]['accuracy']:.2f}" if task in results else "-" for task in tasks]
+        if "MRPC" in results:
+            cells[tasks.index("MRPC")] += f"/{results['MRPC']['f1']:.2f}"
+        if len(tasks) > 1:
+            mean = numbers.get("transfer_average")
+            titles, cells = [*titles, "Avg."], [*cells, "-" if mean is None else f"{mean:.2f}"]
+        return sts.aligned([titles, cells])
 
     @property
     def protocol(self) -> str:
         """A description of the figures."""
         return f"accuracy × 100, protocol {self.transfer_protocol} ({PROTOCOLS[self.transfer_protocol]})"
-
-
-def average(results: dict[str, dict[str, Any]], missing: Sequence[str]) -> dict[str, float]:
-    """{"transfer_average": …}, the mean accuracy over the tasks; nothing when a task is missing."""
-    if missing:
-        return {}
-    return {"transfer_average": round(float(np.mean([result["accuracy"] for result in results.values()])), 4)}
-
-
-def table(results: dict[str, dict[str, Any]], missing: Sequence[str]) -> str:
-    """Accuracies in the columns of SimCSE's Table E.1, MRPC's F1 after its own; a dash means no figure."""
-    tasks = sorted([*results, *missing], key=TRANSFER.index)
-    titles = [TITLES.get(task, task) for task in tasks]
-    cells = [f"{results[task]['accuracy']:.2f}" if task in results else "-" for task in tasks]
-    cells = [
-        f"{cell}/{results[task]['f1']:.2f}" if task == "MRPC" and task in results else cell
-        for task, cell in zip(tasks, cells, strict=True)
-    ]
-    if len(tasks) > 1:
-        mean = average(results, missing).get("transfer_average")
-        titles, cells = [*titles, "Avg."], [*cells, "-" if mean is None else f"{mean:.2f}"]
-    return sts.aligned([titles, cells])

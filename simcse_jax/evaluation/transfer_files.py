@@ -30,6 +30,11 @@ SPLIT_FILES = {
     "MRPC": {"train": "MRPC/msr_paraphrase_train.txt", "test": "MRPC/msr_paraphrase_test.txt"},
 }
 QUESTIONS = ("ABBR", "DESC", "ENTY", "HUM", "LOC", "NUM")  # TREC's labels
+LINES = {
+    "TREC": f"LABEL:fine question, with a label of {', '.join(QUESTIONS)}",
+    "SST2": "a sentence and 0 or 1, separated by a tab",
+    "MRPC": "0 or 1, two ids and two sentences, separated by tabs",
+}
 
 
 class Task(NamedTuple):
@@ -60,54 +65,32 @@ def _latin_lines(path: Path) -> list[str]:
         text = path.read_text(encoding="latin-1")
     except OSError as error:
         raise UserError(f"{path}: cannot be read: {error.strerror}") from None
-    if "\0" in text:
-        raise UserError(f"{path}: has a zero byte, so it is not Latin-1 text; it looks like UTF-16 or a binary file")
     return text.removesuffix("\n").split("\n") if text else []
 
 
-def _class_file(path: Path, label: int) -> list[_Row]:
-    return [_Row(_words(line), "", label) for line in _latin_lines(path)]
-
-
-def _question(line: str, where: str) -> _Row:
-    label, _, rest = line.strip().partition(":")
-    _, space, question = rest.partition(" ")  # after the fine label
-    if not space:
-        raise UserError(f"{where}: expected LABEL:fine question, as in 'NUM:dist How far is it?'")
-    if label not in QUESTIONS:
-        raise UserError(f"{where}: {label!r} is not a label; the labels are {', '.join(QUESTIONS)}")
-    return _Row(_words(question), "", QUESTIONS.index(label))
-
-
-def _binary(text: str, where: str) -> int:
-    if text.strip() not in ("0", "1"):
-        raise UserError(f"{where}: the label {text!r} is neither 0 nor 1")
-    return int(text)
-
-
-def _sentiment(line: str, where: str) -> _Row:
-    fields = line.strip().split("\t")
-    if len(fields) != 2:
-        raise UserError(f"{where}: {len(fields)} tab-separated columns, expected a sentence and a label")
-    return _Row(_words(fields[0]), "", _binary(fields[1], where))
-
-
-def _paraphrase(line: str, where: str) -> _Row:
-    fields = line.strip().split("\t")
-    if len(fields) != 5:
-        raise UserError(f"{where}: {len(fields)} tab-separated columns, expected a label, two ids and two sentences")
-    return _Row(_words(fields[3]), _words(fields[4]), _binary(fields[0], where))
+def _parse(task: str, line: str) -> _Row:
+    """A line of a task with splits; a ValueError if it is another kind of line."""
+    if task == "TREC":
+        label, rest = line.strip().split(":", 1)
+        _, question = rest.split(" ", 1)  # after the fine label
+        return _Row(_words(question), "", QUESTIONS.index(label))
+    if task == "SST2":
+        sentence, label = line.strip().split("\t")
+        return _Row(_words(sentence), "", ("0", "1").index(label.strip()))
+    label, _, _, first, second = line.strip().split("\t")
+    return _Row(_words(first), _words(second), ("0", "1").index(label.strip()))
 
 
 def _split_file(path: Path, task: str) -> list[_Row]:
-    lines = _latin_lines(path) if task == "TREC" else open_text(path)
-    parse = {"TREC": _question, "SST2": _sentiment, "MRPC": _paraphrase}[task]
-    header = 1 if task == "MRPC" else 0
-    return [
-        parse(line, f"{path}: line {number}")
-        for number, line in enumerate(lines, 1)
-        if number > header and line.strip()
-    ]
+    rows = []
+    for number, line in enumerate(_latin_lines(path) if task == "TREC" else open_text(path), 1):
+        if not line.strip() or (number == 1 and task == "MRPC"):  # a header
+            continue
+        try:
+            rows.append(_parse(task, line))
+        except ValueError:
+            raise UserError(f"{path}: line {number} is {line!r:.60}; {task} has lines of {LINES[task]}") from None
+    return rows
 
 
 def _make_task(name: str, where: str, parts: dict[str, list[_Row]]) -> Task:
@@ -123,11 +106,10 @@ def _make_task(name: str, where: str, parts: dict[str, list[_Row]]) -> Task:
         rows += part
     labels = np.array([row.label for row in rows])
     classes, counts = np.unique(labels[splits["train"]], return_counts=True)
-    if len(classes) < 2:
-        raise UserError(f"{where}: {name}'s sentences are all of one class; a classifier needs two or more")
-    if "dev" not in splits and np.min(counts) < FOLDS:
-        count = f"{np.min(counts)} sentences of a class"
-        raise UserError(f"{where}: {name} has {count}; {FOLDS}-fold cross-validation needs {FOLDS} or more")
+    fewest = 1 if "dev" in splits else FOLDS
+    if len(classes) < 2 or min(counts) < fewest:
+        found = f"{len(classes)} classes of {min(counts)} sentences or more"
+        raise UserError(f"{where}: {name} has {found}; a classifier needs two, each of {fewest} or more")
     second = [row.second for row in rows] if name == "MRPC" else []
     return Task([row.first for row in rows], second, labels, splits, len(QUESTIONS) if name == "TREC" else 2)
 
@@ -139,8 +121,10 @@ def read_task(folder: Path, task: str) -> Task | None:
     if not where.is_dir():
         return None
     if task in CLASS_FILES:
-        positive, negative = (folder / file for file in files)
-        return _make_task(task, str(where), {"train": _class_file(positive, 1) + _class_file(negative, 0)})
+        texts = [
+            (line, label) for label, file in zip((1, 0), files, strict=True) for line in _latin_lines(folder / file)
+        ]
+        return _make_task(task, str(where), {"train": [_Row(_words(line), "", label) for line, label in texts]})
     parts = {split: _split_file(folder / file, task) for split, file in SPLIT_FILES[task].items()}
     return _make_task(task, str(where), parts)
 
@@ -152,10 +136,7 @@ def read(data: str, tasks: Sequence[str]) -> tuple[dict[str, Task], list[str]]:
       Tasks by name, in the order of `tasks`, and the names of those that are missing.
     """
     folder = local_path(data)
-    if not folder.is_dir():
-        raise UserError(f"{data}: no such folder; transfer tasks need SentEval's data/downstream")
-    by_task = {task: read_task(folder, task) for task in tasks}
-    present = {task: read for task, read in by_task.items() if read is not None}
+    present = {task: found for task in tasks if (found := read_task(folder, task))}
     if not present:
         raise UserError(
             f"{data}: no {', '.join(tasks)} there; expected SentEval's data/downstream, with MR, SST and so on"

@@ -1,13 +1,8 @@
-"""Checks of outputs before a command's work: each can be written, and none replaces an input.
-
-A file must be new or a regular one, which is then replaced as a whole. Where one text is written at the end, it may
-also be a device or a pipe (`storage.write_atomically`).
-"""
+"""Checks of outputs before a command's work: each can be written, and none replaces an input."""
 
 import contextlib
-import fcntl
+import itertools
 import os
-import stat
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatch
@@ -16,21 +11,17 @@ from typing import TypeAlias
 
 from simcse_jax.errors import UserError
 from simcse_jax.host.names import package_root, split_glove, split_step
-from simcse_jax.host.storage import is_remote, is_stream, local_path, own_descriptor, writing
+from simcse_jax.host.storage import is_remote, is_stdout, local_path, writing
 
 Inputs: TypeAlias = Mapping[str, str | Path | None]  # what a command reads, by option; names need not be local paths
 
-TEMPORARY = ".{}.tmp"  # the name that a file has while it is written, {} being its own; see `storage`
-# Those of a file that is made in parts and resumed; see `hidden`.
-RESUMED = (TEMPORARY, ".{}.partial", ".{}.state.json", "..{}.state.json.tmp")
-WRITTEN = (".json", ".html", ".png", ".svg", ".md", ".csv", ".npy", ".parquet", ".partial", ".tmp")  # by us
-# Files with these endings in the folders of data, models, runs and indexes; all others in them are what we wrote.
+WRITTEN = (".json", ".html", ".png", ".svg", ".md", ".csv", ".npy", ".parquet")  # by us, also next to a model
+OWN = ("run.json", "index.json", ".lock")  # in a folder within a model's that is not a part of it: a run, an index
+# Files with these names in the folders of data, models, runs and indexes are read.
 READ = (
     *("*config*.json", "tokenizer*.json", "vocab*.json", "*_map.json", "added_tokens.json", "modules.json"),
     *("*.index.json", "simcse_jax*.json", "run.json", "result.json", "index.json", "sts-*.csv"),
 )
-INDEX = "index.json"  # of an index, which also reads the arrays and sentences next to it
-OWN = ("run.json", INDEX, ".lock")  # in a folder that has its own place, wherever it lies: a run, an index, a sweep
 
 
 def output_file(
@@ -38,56 +29,48 @@ def output_file(
     inputs: Inputs | None = None,
     *,
     kinds: Sequence[str] = (".json",),
-    temporary: Sequence[str] = (TEMPORARY,),
     streamed: bool = True,
     option: str = "--output",
 ) -> Path:
     """The file of an option; of a link, what it points to. Its folder need not exist: whoever writes it makes it.
 
     Args:
+      name: of the file.
+      inputs: what the command reads.
       kinds: the endings that the name may have.
-      temporary: names of the files next to it while it is written, {} being its own.
-      streamed: whether it may be a device or a pipe.
+      streamed: whether it may be /dev/stdout.
+      option: for messages.
     """
     where = f"{option} {name}"
     if is_remote(name):
         raise UserError(f"{where}: must be a file on a disk")
     path = local_path(name)
-    if path.is_dir():
-        raise UserError(f"{where}: a folder; name a {' or '.join(kinds)} file in it")
-    check_inputs([path], inputs, where)
-    if is_stream(path):
-        _check_stream(path, where, streamed)
+    if streamed and is_stdout(path):
         return path
-    if path.suffix.lower() not in kinds:
-        raise UserError(f"{where}: must end in {' or '.join(kinds)}")
-    path = _followed(path, where)
-    temporaries = [path.with_name(form.format(path.name)) for form in temporary]
-    for other in temporaries:
-        with writing(where):
-            if (status := _status(other)) and not stat.S_ISREG(status.st_mode):
-                raise UserError(f"{where}: needs the name {other}, which is not a file; remove that")
+    check_inputs([path], inputs, where)
+    if path.is_dir() or path.suffix.lower() not in kinds:
+        raise UserError(f"{where}: must be a file that ends in {' or '.join(kinds)}")
+    path = _followed(path)
     _check_replaced(path, where)
     _check_folder(path.absolute().parent, where)
-    check_inputs(temporaries, inputs, where)
     return path
 
 
 def output_folder(
-    name: str, inputs: Inputs | None = None, *, files: Iterable[str] = (), option: str = "--output", utf8: bool = False
+    name: str, inputs: Inputs | None = None, *, files: Iterable[str] = (), option: str = "--output"
 ) -> Path:
     """The folder of an option, which need not exist yet; it is not created.
 
     Args:
+      name: of the folder.
+      inputs: what the command reads.
       files: the names of the files that the command writes there, as patterns.
-      utf8: whether libraries write there that take no other paths.
+      option: for messages.
     """
     where = f"{option} {name}"
     if is_remote(name):
         raise UserError(f"{where}: must be a folder on a disk")
-    folder = _followed(local_path(name), where)
-    if utf8:
-        _check_utf8(folder, where)
+    folder = _followed(local_path(name))
     if folder.exists() and not folder.is_dir():
         raise UserError(f"{where}: is a file; it must be a folder (a new one is created)")
     for input_option, source in _local(inputs):
@@ -95,8 +78,6 @@ def output_folder(
             raise UserError(f"{where}: is the folder of {input_option}; choose another")
     existing = [path for pattern in files for path in folder.glob(pattern)]
     for path in existing:
-        if path.is_dir():
-            raise UserError(f"{where}: {path.name} in it is a folder; remove it or choose another --output")
         _check_replaced(path, f"{where}: {path.name}")
     check_inputs(existing, inputs, where)
     _check_folder(folder, where)
@@ -107,48 +88,16 @@ def check_replaced_folder(folder: Path, source: Path | None, parts: Sequence[str
     """Checks the folder of `--output` where it is replaced as a whole.
 
     Args:
+      folder: to check.
       source: the folder that the command reads, if it is on a disk.
       parts: folders in `source` that nothing may be written to.
     """
-    where = f"--output {folder}"
-    real = Path(os.path.realpath(_followed(folder, where)))
-    _check_utf8(real, where)
+    where, real = f"--output {folder}", Path(os.path.realpath(folder))
     if source is not None:
         other = Path(os.path.realpath(source))
         if other.is_relative_to(real) or any(real.is_relative_to(other / part) for part in parts):
             raise UserError(f"{where}: would take the place of {source} or a part of it; choose another folder")
-    for temporary in ("new", "lock"):
-        with writing(where):
-            _status(real.with_name(f".{real.name}.{temporary}"))
     _check_folder(real.parent, where)
-
-
-def takes_place_of(output: Path, source: Path) -> bool:
-    """Whether a file written to `output` takes the place of `source` or, in a folder, of a file that is read there.
-
-    Links of both kinds count. A file that does not exist yet takes nothing's place, except that of the same path.
-    """
-    real, real_source = Path(os.path.realpath(output)), Path(os.path.realpath(source))
-    if real == real_source:
-        return True
-    if not output.exists() or not source.exists():
-        return False
-    if not source.is_dir():
-        return output.samefile(source)
-    if _is_read(real, real_source):
-        return True
-    written = output.stat()
-    statuses = (_status(path) for path in _files(source) if _is_read(path, source))
-    return any(status is not None and os.path.samestat(status, written) for status in statuses)
-
-
-def _files(folder: Path) -> Iterator[Path]:
-    """The files in a folder, down to its grandchildren's; a run under way may have removed them in the meantime."""
-    for place, folders, names in os.walk(folder, followlinks=True):  # the hub's cache has links to other folders
-        path = Path(place)
-        if len(path.relative_to(folder).parts) == 2:
-            folders.clear()
-        yield from (path / name for name in names)
 
 
 def check_inputs(outputs: Iterable[Path], inputs: Inputs | None, where: str) -> None:
@@ -156,6 +105,7 @@ def check_inputs(outputs: Iterable[Path], inputs: Inputs | None, where: str) -> 
 
     Args:
       outputs: the files that are written, or removed.
+      inputs: what the command reads.
       where: how the message begins: the option and its value.
     """
     outputs = list(outputs)
@@ -165,6 +115,21 @@ def check_inputs(outputs: Iterable[Path], inputs: Inputs | None, where: str) -> 
                 if takes_place_of(output, source):
                     article = "a file of" if source.is_dir() else "the file of"
                     raise UserError(f"{where}: {output} is {article} {option}, which would be lost; choose another")
+
+
+def takes_place_of(output: Path, source: Path) -> bool:
+    """Whether a file written to `output` takes the place of `source` or, of a folder, of a file that is read there."""
+    if os.path.realpath(output) == os.path.realpath(source):
+        return True
+    if not output.exists() or not source.exists():
+        return False
+    if not source.is_dir():
+        return output.samefile(source)
+    real, folder = Path(os.path.realpath(output)), Path(os.path.realpath(source))
+    within = list(itertools.takewhile(lambda parent: parent != folder, real.parents))
+    if len(within) == len(real.parents) or any((parent / name).exists() for parent in within for name in OWN):
+        return False
+    return real.suffix.lower() not in WRITTEN or any(fnmatch(real.name, pattern) for pattern in READ)
 
 
 @contextlib.contextmanager
@@ -190,47 +155,14 @@ def printing(results_are_written: bool) -> Iterator[Callable[[str], None]]:
         raise failed[0]
 
 
-def _check_stream(path: Path, where: str, streamed: bool) -> None:
-    if not streamed:
-        raise UserError(f"{where}: a device or a pipe, and this output is written in parts; name a file")
-    if (descriptor := own_descriptor(path)) is not None:
-        with writing(where):
-            mode = fcntl.fcntl(descriptor, fcntl.F_GETFL)
-        if mode & os.O_ACCMODE == os.O_RDONLY:
-            raise UserError(f"{where}: is only open for reading")
-        return
-    mode = path.stat().st_mode
-    if stat.S_ISSOCK(mode) or stat.S_ISBLK(mode):
-        raise UserError(f"{where}: a {'socket' if stat.S_ISSOCK(mode) else 'disk'}; name a file")
-    if not _is_writable(path):
-        raise UserError(f"{where}: cannot be written to")
-
-
-def _followed(path: Path, where: str) -> Path:
+def _followed(path: Path) -> Path:
     """The target of a link; other paths as they are."""
-    if not os.path.islink(path):
-        return path
-    followed = os.path.realpath(path)
-    if os.path.islink(followed):
-        raise UserError(f"{where}: a link that leads back to itself")
-    return Path(followed)
-
-
-def _check_utf8(path: Path, where: str) -> None:
-    try:
-        str(path.absolute()).encode()
-    except UnicodeEncodeError:
-        raise UserError(f"{where}: not UTF-8, as the libraries that write there need it; choose another") from None
+    return Path(os.path.realpath(path)) if path.is_symlink() else path
 
 
 def _check_replaced(path: Path, where: str) -> None:
-    if path.is_file() and not _is_writable(path):
+    if path.is_file() and not os.access(path, os.W_OK):
         raise UserError(f"{where}: may not be written; change its mode or choose another")
-
-
-def _is_writable(path: Path) -> bool:
-    """Whether this process may write to the file, by its mode."""
-    return os.access(path, os.W_OK, effective_ids=os.access in os.supports_effective_ids)
 
 
 def _check_folder(folder: Path, where: str) -> None:
@@ -252,22 +184,3 @@ def _place(name: str) -> Path:
     if (glove := split_glove(name)) is not None:
         return glove.file
     return package_root(name) or local_path(name)
-
-
-def _is_read(path: Path, source: Path) -> bool:
-    """Whether a file is one of those that are read in the folder `source`, and not in a run or an index within it."""
-    if not path.is_relative_to(source):
-        return False
-    within = [path.parents[place] for place in range(len(path.relative_to(source).parts) - 1)]
-    if any((folder / name).exists() for folder in within for name in OWN):
-        return False
-    if path.suffix.lower() in (".npy", ".parquet"):
-        return (path.parent / INDEX).exists()
-    return path.suffix.lower() not in WRITTEN or any(fnmatch(path.name, pattern) for pattern in READ)
-
-
-def _status(path: Path) -> os.stat_result | None:
-    try:
-        return path.stat()
-    except FileNotFoundError:
-        return None

@@ -1,53 +1,30 @@
 """Files and folders on a disk or in an object store (`gs://…`), written whole or not at all; JSON; fingerprints."""
 
 import contextlib
-import errno
 import hashlib
 import json
 import logging
 import os
 import re
-import shutil
-import socket
 import stat
 import sys
-import time
-import urllib.request
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import IO, Any, Protocol, TypeAlias
+from typing import IO, Any, TypeAlias
 
 import numpy as np
 from etils import epath
 
 from simcse_jax.errors import UserError, broken, reason, require, system_message
-from simcse_jax.host.flock import Taken, open_alone
+from simcse_jax.host.disk_lock import locked
+from simcse_jax.host.owner import Owner
 from simcse_jax.host.version import __version__
-
-STORE = ("storage.googleapis.com", 443)
 
 Folder: TypeAlias = Path | epath.Path
 
 HALF_CHARACTER = re.compile(r"\\u[dD][89a-fA-F]")  # a surrogate's escape in JSON
-READER_SECONDS = 20  # that a pipe waits for its reader
 
-
-class FolderLock(Protocol):
-    """This job's lock of a folder in a store (`locks.StoredLock`), which another job may take over."""
-
-    folder: Folder
-
-    def check(self) -> None:
-        """Raises a `UserError` if another job has taken it over."""
-
-    def write(self, path: Folder, content: bytes | Path) -> None:
-        """Writes an object of the folder, given its content or a file; raises as `check`."""
-
-    def remove(self, path: Folder) -> None:
-        """Removes an object of the folder, if there is one; raises as `check`."""
-
-
-folder_locks: list[FolderLock] = []  # those that this process has
+folder_locks: list[Owner] = []  # the folders in a store that this process owns
 
 
 def is_remote(path: Folder | str) -> bool:
@@ -94,7 +71,6 @@ def as_path(name: str) -> Folder:
     import fsspec
 
     try:
-        _check_network(name)
         # Otherwise each process keeps its first listing, whatever the others and tensorstore write.
         fsspec.config.conf.setdefault("gs", {})["use_listings_cache"] = False
         exists = epath.Path(f"gs://{bucket}").exists()
@@ -107,35 +83,15 @@ def as_path(name: str) -> Folder:
     return epath.Path(name)
 
 
-def _check_network(name: str) -> None:
-    """Finds in seconds that there is no network: the store's client tries for more than a minute.
-
-    An emulator and a proxy are left to the client.
-    """
-    if os.environ.get("STORAGE_EMULATOR_HOST") or urllib.request.getproxies().get("https"):
-        return
-    try:
-        socket.create_connection(STORE, timeout=5).close()
-    except OSError as error:
-        raise UserError(f"{name}: cannot be reached: {STORE[0]}: {system_message(error)}") from None
-
-
-def look_up_bucket(folder: Folder) -> None:
-    """Looks up the bucket as Orbax does before it deletes a checkpoint: a missing right shows now, not hours later."""
-    from google.cloud import storage
-
-    storage.Client().get_bucket(str(folder).removeprefix("gs://").split("/")[0])
-
-
 def check_lock(path: Folder) -> None:
-    """Raises a `UserError` if this process had the lock of the path's folder, and another job has taken it over."""
-    if (lock := lock_of(path)) is not None:
-        lock.check()
+    """Raises a `UserError` if this job owned the path's folder in a store, and another one has taken over."""
+    if (owner := lock_of(path)) is not None:
+        owner.check()
 
 
-def lock_of(path: Folder) -> FolderLock | None:
-    """This process's lock of the folder in a store that a path is in, the last one taken; None if it has none."""
-    return next((lock for lock in reversed(folder_locks) if path.is_relative_to(lock.folder)), None)
+def lock_of(path: Folder) -> Owner | None:
+    """This job as the owner of the folder in a store that a path is in; None where it is not."""
+    return next((owner for owner in reversed(folder_locks) if path.is_relative_to(owner.folder)), None)
 
 
 @contextlib.contextmanager
@@ -148,36 +104,42 @@ def writing(where: object) -> Iterator[None]:
 
 
 def write_atomically(path: Folder, content: str | bytes) -> None:
-    """Writes a file whole or not at all; its folder is created if it does not exist.
+    """Writes a file whole or not at all (`replacing_file`), an object, or to /dev/stdout.
 
-    A file that is replaced keeps its mode. A link stays, and the file that it points to is replaced. A device or a pipe
-    is written into. Half of a surrogate pair, as in a path that is not UTF-8, becomes an escape, as JSON has it. An
-    object in a folder whose lock this process had, and lost, is left as it is.
+    Half of a surrogate pair, as in a path that is not UTF-8, becomes an escape, as JSON has it.
 
     Raises:
-      UserError: when it cannot be written, or another job has taken the lock over.
+      UserError: when it cannot be written, or another job has taken over the folder in a store.
     """
-    data = _encoded(content)
-    if (lock := lock_of(path)) is not None:
-        lock.write(path, data)
-        return
+    data = content.encode(errors="backslashreplace") if isinstance(content, str) else content
     try:
-        if is_remote(path):  # an object appears once it is complete, and needs no folder
+        if (owner := lock_of(path)) is not None:
+            owner.write(path, data)
+        elif is_remote(path):  # an object appears once it is complete, and needs no folder
             path.write_bytes(data)
-        elif is_stream(path):
-            _write_into(path, data)
+        elif is_stdout(path):
+            sys.stdout.flush()
+            sys.stdout.buffer.write(data)
+            sys.stdout.flush()
         else:
             with replacing_file(path) as file:
                 file.write(data)
+    except UserError:
+        raise
     except Exception as error:  # an OSError, or an error of a store's client
         raise UserError(f"{path}: cannot be written: {system_message(error)}") from None
 
 
+def is_stdout(path: Folder) -> bool:
+    """Whether the path is standard output."""
+    return str(path) == "/dev/stdout"
+
+
 def remove(path: Folder) -> None:
-    """Removes a file or an object, if there is one; refuses, as `write_atomically`, after a lock was lost."""
+    """Removes a file or an object, if there is one; refuses, as `write_atomically`, after another job took over."""
     try:
-        if (lock := lock_of(path)) is not None:
-            lock.remove(path)
+        if (owner := lock_of(path)) is not None:
+            owner.remove(path)
         else:
             path.unlink(missing_ok=True)
     except OSError as error:
@@ -185,95 +147,37 @@ def remove(path: Folder) -> None:
 
 
 def write_together(folder: Path, files: Mapping[str, str | bytes]) -> None:
-    """Writes several files like `write_atomically`; if one cannot be written, none is replaced.
+    """Writes several files of a folder; if one cannot be written, none is replaced.
 
     `files`: contents by name; the last one is the last to be replaced.
     """
-    path = folder
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with contextlib.ExitStack() as replaced:
-            for name, content in reversed(list(files.items())):
-                path = folder / name
-                if is_stream(path):
-                    _write_into(path, _encoded(content))
-                    continue
-                file = replaced.enter_context(replacing_file(path))
-                file.write(_encoded(content))
-                file.flush()
-                os.fsync(file.fileno())
-    except OSError as error:
-        raise UserError(f"{path}: cannot be written: {system_message(error)}") from None
-
-
-def _encoded(content: str | bytes) -> bytes:
-    return content.encode(errors="backslashreplace") if isinstance(content, str) else content
-
-
-def is_stream(path: Folder) -> bool:
-    """Whether the path is written to, not replaced: a device, a pipe, or a descriptor such as /dev/stdout."""
-    return own_descriptor(path) is not None or (path.exists() and not path.is_file() and not path.is_dir())
-
-
-def own_descriptor(path: Folder) -> int | None:
-    """The number N of this process's descriptor with this name: /proc/self/fd/N, /dev/stdout, a link to one."""
-    name = os.fspath(path)
-    for _ in range(40):  # as many links as the system follows
-        folder, last = os.path.split(name)
-        if re.fullmatch(rf"/proc/{os.getpid()}(/task/\d+)?/fd|/dev/fd", os.path.realpath(folder)) and last.isdecimal():
-            return int(last)
-        if not os.path.islink(name):
-            break
-        name = os.path.join(folder, os.readlink(name))
-    return None
-
-
-def _write_into(path: Folder, data: bytes) -> None:
-    descriptor = own_descriptor(path)
-    for printed in (sys.stdout, sys.stderr):  # what was printed comes first
-        if printed is not None:
-            printed.flush()
-    # A duplicate continues where the descriptor stands; its name would begin a file again.
-    with open(_open_stream(path) if descriptor is None else os.dup(descriptor), "wb") as file:
-        file.write(data)
-
-
-def _open_stream(path: Folder) -> int:
-    until = time.monotonic() + READER_SECONDS
-    while True:
-        try:
-            descriptor = os.open(path, os.O_WRONLY | os.O_NONBLOCK)  # otherwise it waits for a reader without end
-            os.set_blocking(descriptor, True)
-            return descriptor
-        except OSError as error:
-            if error.errno != errno.ENXIO:
-                raise
-            if time.monotonic() > until:
-                raise OSError(errno.ENXIO, "nothing reads the pipe") from None
-        time.sleep(0.05)
+    with writing(folder), contextlib.ExitStack() as replaced:
+        for name, content in reversed(list(files.items())):
+            file = replaced.enter_context(replacing_file(folder / name))
+            file.write(content.encode(errors="backslashreplace") if isinstance(content, str) else content)
+            file.flush()
+            os.fsync(file.fileno())
 
 
 @contextlib.contextmanager
 def replacing_file(path: Path) -> Iterator[IO[bytes]]:
     """A new file to write to, which replaces `path` and takes its mode after the block; links are followed.
 
-    Its folder is created if it does not exist.
-
-    After an error, `path` is unchanged and nothing else is left.
+    Its folder is created if it does not exist. After an error, `path` is unchanged and nothing else is left.
 
     Raises:
+      UserError: when another job is writing it.
       OSError: when it cannot be written.
     """
     path = Path(os.path.realpath(path))
-    if path.is_symlink():
-        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
-    path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.tmp")  # see `hidden`
-    with _open_alone(temporary) as file:  # until it has its final name
+    with locked(path.with_name(f".{path.name}.lock"), path):
+        temporary.unlink(missing_ok=True)  # a killed job's
         try:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
+            with open(temporary, "x+b") as file:
+                yield file
+                file.flush()
+                os.fsync(file.fileno())
             replace(temporary, path)
         except BaseException:
             with contextlib.suppress(OSError):
@@ -281,41 +185,11 @@ def replacing_file(path: Path) -> Iterator[IO[bytes]]:
             raise
 
 
-def _open_alone(temporary: Path) -> IO[bytes]:
-    """Opens a file for writing that no other process writes; a killed one may have left it."""
-    while True:
-        if temporary.is_symlink():  # it would lead to another file
-            temporary.unlink()
-        try:
-            opened = open_alone(temporary)
-        except Taken:
-            raise OSError(errno.EBUSY, "another process is writing it") from None
-        if opened is not None:  # otherwise another process has just given it its final name
-            file = open(temporary, "r+b", opener=lambda *_, descriptor=opened[0]: descriptor)
-            file.truncate(0)
-            return file
-
-
 def replace(new: Path, path: Path) -> None:
-    """Moves the file `new` to `path`; it takes the mode, and where possible the owner, of the file that was there.
-
-    Raises:
-      OSError: when it cannot be moved.
-    """
+    """Moves the file `new` to `path`; it takes the mode of the file that was there."""
     if path.exists():
-        before, now = path.stat(), new.stat()
-        if (before.st_uid, before.st_gid) != (now.st_uid, now.st_gid):
-            with contextlib.suppress(PermissionError):  # only root may give a file away
-                os.chown(new, before.st_uid, before.st_gid)
-        if before.st_mode != now.st_mode:
-            os.chmod(new, stat.S_IMODE(before.st_mode))
-    try:
-        os.replace(new, path)
-    except OSError as error:
-        if error.errno != errno.EBUSY:
-            raise
-        shutil.copyfile(new, path)  # a mount point, as of a container's file, can be written but not replaced
-        new.unlink()
+        os.chmod(new, stat.S_IMODE(path.stat().st_mode))
+    os.replace(new, path)
 
 
 def read_json(path: Path, kind: type = dict) -> Any:

@@ -24,8 +24,9 @@ from simcse_jax.huggingface.sentence_transformers import (
     transformer_fields,
     transformer_folder,
 )
+from simcse_jax.huggingface.tokenizer import stated
 from simcse_jax.huggingface.weight_files import read_weights
-from simcse_jax.huggingface.weight_names import as_float32, check_parts, normalize_names, to_params
+from simcse_jax.huggingface.weight_names import normalize_names, tensor_of, to_params
 from simcse_jax.models import modules as arithmetic
 from simcse_jax.models.config import GELU, Dense, EncoderConfig, LayerNorm, Module
 from simcse_jax.models.model_types import FROM_ZERO
@@ -68,8 +69,7 @@ def is_cross_encoder(name: str) -> bool:
     folder = resolve(name)
     if (folder / SETTINGS_FILE).is_file() and read_settings(folder).model_type == KIND:
         return True
-    path = folder / "config.json"
-    architectures = read_json(path).get("architectures") if path.is_file() else None
+    architectures = stated(folder, "config.json").get("architectures")
     return not (folder / LISTING).is_file() and CLASSIFIER in str(architectures)
 
 
@@ -84,12 +84,12 @@ def load_cross_encoder(name: str) -> Pretrained:
     """
     folder = resolve(name)
     if not is_cross_encoder(name):
-        raise UserError(
-            f"{name}: is not a cross-encoder, by {SETTINGS_FILE} or an architecture …{CLASSIFIER} in config.json; "
-            "name one that scores pairs, such as cross-encoder/ms-marco-MiniLM-L6-v2"
-        )
+        raise UserError(f"{name}: is not a cross-encoder, such as cross-encoder/ms-marco-MiniLM-L6-v2")
     transformer = transformer_folder(folder) if (folder / LISTING).is_file() else folder
-    _check_modules(folder, transformer)
+    if (folder / LISTING).is_file() and (more := read_json(folder / LISTING, kind=list)[1:]):
+        raise UserError(f"{folder / LISTING}: a cross-encoder with the module {more[0].get('type')} is not supported")
+    if (task := transformer_fields(transformer).get("transformer_task", TASK)) != TASK:
+        raise UserError(f"{transformer}: its transformer_task is {task!r:.60}; only {TASK} is supported")
     where = str(transformer / "config.json")
     fields = read_config(transformer, folder)
     config = EncoderConfig.from_hugging_face(fields, where)
@@ -97,7 +97,6 @@ def load_cross_encoder(name: str) -> Pretrained:
         raise UserError(f"{where}: cross-encoders of the type {config.model_type} are not supported")
     tensors, path = read_weights(transformer)
     tensors = normalize_names(tensors)
-    check_parts(tensors, config, str(path))
     modules, weights = _read_head(tensors, HEADS[config.model_type], config, fields, (where, str(path)))
     labels = modules[-1].size if isinstance(modules[-1], Dense) else 0
     modules[-1] = Dense(_activation(folder, fields, labels), labels, inputs=config.hidden_size)
@@ -108,32 +107,17 @@ def load_cross_encoder(name: str) -> Pretrained:
         *(name, transformer, dataclasses.replace(config, modules=tuple(modules))),
         *({**to_params(tensors, config, None, str(path)), **weights}, POOLERS[pooling]),
         max_length_of(transformer, config),
-        settings=_settings(folder),
+        settings=Settings(*read_prompts(stated(folder, SETTINGS_FILE), folder / SETTINGS_FILE), model_type=KIND),
     )
 
 
 def reads_types(model: Pretrained) -> bool:
     """Whether the encoder reads to which of two texts a token belongs: it has types, and its tokenizer gives them."""
-    config, stated = (
-        read_json(path) if (path := model.folder / name).is_file() else {}
-        for name in ("config.json", "tokenizer_config.json")
-    )
-    inputs, kind = stated.get("model_input_names"), stated.get("tokenizer_class") or config.get("tokenizer_class")
-    if inputs is not None:
-        gives_types = "token_type_ids" in inputs
-    else:
-        gives_types = str(kind).removesuffix("Fast") in TYPED if kind else model.config.positions == FROM_ZERO
+    config, own = (stated(model.folder, name) for name in ("config.json", "tokenizer_config.json"))
+    inputs, kind = own.get("model_input_names"), own.get("tokenizer_class") or config.get("tokenizer_class")
+    by_class = str(kind).removesuffix("Fast") in TYPED if kind else model.config.positions == FROM_ZERO
+    gives_types = by_class if inputs is None else "token_type_ids" in inputs
     return model.config.type_vocab_size > 1 and gives_types
-
-
-def _check_modules(folder: Path, transformer: Path) -> None:
-    """Refuses further modules, and a transformer that is to compute something else."""
-    listed = read_json(folder / LISTING, kind=list) if (folder / LISTING).is_file() else []
-    if listed[1:]:
-        raise UserError(f"{folder / LISTING}: a cross-encoder with the module {listed[1].get('type')} is not supported")
-    task = transformer_fields(transformer).get("transformer_task", TASK)
-    if task != TASK:
-        raise UserError(f"{transformer}: its transformer_task is {task!r:.60}; only {TASK} is supported")
 
 
 def _read_head(
@@ -148,21 +132,15 @@ def _read_head(
     size = config.hidden_size
 
     def read(tensor: str, *shape: int | None) -> np.ndarray:
-        if tensor not in tensors:
-            raise UserError(f"{path}: the tensor {tensor!r} of its classification head is missing")
-        actual = tensors[tensor].shape
-        if len(actual) != len(shape) or any(want not in (None, have) for want, have in zip(shape, actual, strict=True)):
-            raise UserError(f"{path}: {tensor!r} has shape {actual}, but hidden_size is {size}")
-        return np.array(as_float32(tensors[tensor], tensor, path))  # not the file's
+        return np.array(tensor_of(tensors, tensor, shape, path))  # not the file's
 
     def bias(module: str, count: int) -> np.ndarray:
         name = f"{module}.bias"
         return read(name, count) if name in tensors else np.zeros(count, np.float32)
 
-    stated = fields.get("classifier_activation", "gelu")
-    activation = head.activation or OWN_ACTIVATIONS.get(stated if isinstance(stated, str) else "", "")
-    if not activation:
-        raise UserError(f"{where}: classifier_activation {stated!r:.60} is not supported")
+    own = str(fields.get("classifier_activation", "gelu"))
+    if not (activation := head.activation or OWN_ACTIVATIONS.get(own, "")):
+        raise UserError(f"{where}: classifier_activation {own:.60} is not supported")
     modules: list[Module] = [Dense(activation, size, inputs=size)]
     weights = [{"kernel": read(f"{head.dense}.weight", size, size).T, "bias": bias(head.dense, size)}]
     if head.norm:
@@ -179,26 +157,13 @@ def _read_head(
 
 def _activation(folder: Path, fields: Mapping[str, Any], labels: int) -> str:
     """The activation of the scores: the files' own choice, or else a sigmoid for one label and none for several."""
-    settings = folder / SETTINGS_FILE
     section = fields.get("sentence_transformers")
     section = section if isinstance(section, dict) else {}
-    stated = {
-        settings: read_json(settings).get("activation_fn") if settings.is_file() else None,
-        folder / "config.json": section.get("activation_fn", fields.get(EARLIER)),
-    }
-    for path, name in stated.items():
+    own = section.get("activation_fn", fields.get(EARLIER))
+    for path, name in ((SETTINGS_FILE, stated(folder, SETTINGS_FILE).get("activation_fn")), ("config.json", own)):
         if isinstance(name, str) and name.startswith("torch."):  # others are code, which is not run
             activation = name.rpartition(".")[2]
             if activation not in ACTIVATIONS:
-                raise UserError(f"{path}: the activation {name!r:.80} is not supported")
+                raise UserError(f"{folder / path}: the activation {name!r:.80} is not supported")
             return activation
     return "Sigmoid" if labels == 1 else "Identity"
-
-
-def _settings(folder: Path) -> Settings:
-    """The prompts of a cross-encoder, which come before the first of two texts."""
-    path = folder / SETTINGS_FILE
-    if not path.is_file():
-        return Settings(model_type=KIND)
-    prompts, default = read_prompts(read_json(path), path)
-    return Settings(prompts, default, model_type=KIND)

@@ -5,7 +5,6 @@ Python package, or `glove:SETTINGS_FILE` for a file of word vectors.
 """
 
 import dataclasses
-import functools
 import re
 import warnings
 from collections.abc import Container
@@ -36,9 +35,9 @@ from simcse_jax.huggingface.sentence_transformers import (
     transformer_folder,
     words_folder,
 )
-from simcse_jax.huggingface.tokenizer import MARKER, Tokenizer
+from simcse_jax.huggingface.tokenizer import MARKER, Tokenizer, stated
 from simcse_jax.huggingface.weight_files import read_weights
-from simcse_jax.huggingface.weight_names import check_parts, head_module, normalize_names, read_head, to_params
+from simcse_jax.huggingface.weight_names import head_module, normalize_names, read_head, to_params
 from simcse_jax.huggingface.word_vectors import (
     ENGLISH_STOP_WORDS,
     Vocabulary,
@@ -109,13 +108,6 @@ class Pretrained:
             return WordTokenizer(self.vocabulary)
         return Tokenizer(self.folder, self.config, self.template)
 
-    @functools.cached_property
-    def has_mask_token(self) -> bool:
-        """Whether its tokenizer puts a mask token next to every sentence."""
-        tokenizer = self.tokenizer
-        template = tokenizer.template
-        return template is not None and tokenizer.mask_token_id in template.before + template.after
-
     def check_layers(self, user: str) -> None:
         """Refuses word vectors where a transformer is needed."""
         if self.vocabulary is not None:
@@ -160,11 +152,11 @@ def choose_pooler(model: Pretrained, pooler: str | None) -> ChosenPooler:
     chosen = pooler_of(pooler) if pooler else model.pooler
     if model.vocabulary is not None and chosen not in ("avg", None):
         model.check_layers(f"the pooler {chosen}")
-    if chosen == MASK_TOKEN and not model.has_mask_token:
-        raise UserError(
-            f"the pooler {chosen}: {model.name} has no template with a mask token; train one with model.template, or "
-            "take another pooler"
-        )
+    if chosen == MASK_TOKEN:
+        tokenizer = model.tokenizer
+        template = tokenizer.template
+        if template is None or tokenizer.mask_token_id not in template.before + template.after:
+            raise UserError(f"the pooler {chosen}: {model.name} has no template with a mask token")
     if chosen in SEVERAL_LAYERS and model.config.convolutions:
         raise UserError(
             f"the pooler {chosen} reads several layers, but {model.name} has convolutions over the last one"
@@ -214,7 +206,6 @@ def load(name: str, num_layers: int = 0) -> Pretrained:
         )
     tensors, path = read_weights(transformer)
     tensors = normalize_names(tensors)
-    check_parts(tensors, whole, str(path))
     is_tied = marker is not None or hf_config.get("tie_word_embeddings") is not False  # our heads always are
     pooler, with_head, guess, refusal, modules = None, False, "", "", None
     try:
@@ -223,7 +214,9 @@ def load(name: str, num_layers: int = 0) -> Pretrained:
         modules = read_modules(folder) if listed or (marker and any(map(marker.get, NEEDS_MODULES))) else None
     except Unsupported as error:
         refusal = str(error)
-    marked = None if marker is None else _read_marker(marker, folder / MARKER)
+    marked = None if marker is None else ChosenPooler(str(marker.get("pooler")), marker.get("head") is True)
+    if marked and marked.pooler not in POOLERS:
+        raise UserError(f"{folder / MARKER}: damaged: its pooler is {marked.pooler:.60}; export the model again")
     if modules:
         pooler, with_head = modules.pooler, bool(modules.dense)
         if marked and is_written_as(marked.pooler, whole.num_layers, pooler):
@@ -290,14 +283,6 @@ def read_config(transformer: Path, folder: Path) -> dict[str, Any]:
     raise UserError(f"{folder}: no config.json; give a folder in Hugging Face format, a hub id or package:NAME")
 
 
-def _read_marker(marker: dict[str, Any], path: Path) -> ChosenPooler:
-    """The pooler and whether there is a head, for a folder that we wrote."""
-    pooler, with_head = marker.get("pooler"), marker.get("head")
-    if not isinstance(pooler, str) or pooler not in POOLERS or not isinstance(with_head, bool):
-        raise UserError(f"{path}: damaged: it must have 'pooler' and 'head'; export the model again")
-    return ChosenPooler(pooler, with_head)
-
-
 def _by_name(
     name: str, hf_config: dict[str, Any], tensors: Container[str], config: EncoderConfig
 ) -> tuple[str, bool, str]:
@@ -315,7 +300,12 @@ def _by_name(
     if released := REFERENCE_NAME.search(Path(name).name):
         return "cls", released[1] == "sup", ""
     path = local_path(name).absolute()
-    named = _name_of(path).partition("@")[0].lower()
+    named = path.name
+    if re.fullmatch(r"checkpoint-\d+", named):  # of a run
+        named = path.parent.name
+    elif path.parent.name == "snapshots":  # of a model in the hub's cache
+        named = path.parents[1].name.rpartition("--")[2]
+    named = named.partition("@")[0].lower()
     by_word = LIKE_REFERENCE.search(named)
     trained = "mlp.dense.weight" in tensors or "ForCL" in str(hf_config.get("architectures"))
     if config.causal:
@@ -329,20 +319,12 @@ def _by_name(
     return "cls_before_pooler", with_head, f"{note} cls_before_pooler{'; cls adds its dense layer' * with_head}"
 
 
-def _name_of(path: Path) -> str:
-    """The name of a model's folder, of a checkpoint's run, or of a hub snapshot's model."""
-    if re.fullmatch(r"checkpoint-\d+", path.name):
-        return path.parent.name
-    return path.parents[1].name.rpartition("--")[2] if path.parent.name == "snapshots" else path.name
-
-
 def max_length_of(folder: Path, config: EncoderConfig) -> int:
     """The length stated in the model's files, if any: sentence-transformers writes it in one of two places."""
-    usual = folder / "tokenizer_config.json"
-    for stated in (
+    for length in (
         transformer_fields(folder).get("max_seq_length"),
-        read_json(usual).get("model_max_length") if usual.is_file() else None,
+        stated(folder, "tokenizer_config.json").get("model_max_length"),
     ):
-        if isinstance(stated, (int, float)) and stated >= 3:  # two tokens are special
-            return int(min(stated, config.max_length))
+        if isinstance(length, (int, float)) and length >= 3:  # two tokens are special
+            return int(min(length, config.max_length))
     return config.max_length

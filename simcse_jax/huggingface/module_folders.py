@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from simcse_jax.choices import MASK_TOKEN, MOST_CHANNELS, WIDEST_CONVOLUTION
+from simcse_jax.choices import MASK_TOKEN
 from simcse_jax.errors import UserError
 from simcse_jax.host.storage import read_json
-from simcse_jax.huggingface.tokenizer_rules import MASK_TOKENS
+from simcse_jax.huggingface.template import MASK_TOKENS
 from simcse_jax.huggingface.weight_files import read_weights
-from simcse_jax.huggingface.weight_names import as_float32
+from simcse_jax.huggingface.weight_names import tensor_of
 from simcse_jax.models.arrays import AnyArray
 from simcse_jax.models.config import Convolutions
 from simcse_jax.models.convolutions import PREFIX
@@ -24,7 +24,6 @@ from simcse_jax.models.parameters import Arrays
 from simcse_jax.models.pooling import FIRST_TOKEN
 
 CONFIG = "cnn_config.json"
-SIZES = ("in_embedding_dimension", "in_word_embedding_dimension")  # of this year's versions, and of all others
 TOKENS = "token_embeddings"  # what a module reads and writes that comes before the pooler
 RELU = "torch.nn.modules.activation.ReLU"
 # The poolers that average two hidden states, and which; -1 is the last.
@@ -35,29 +34,19 @@ def read_cnn(folder: Path, size: int) -> tuple[Convolutions, dict[str, np.ndarra
     """The convolutions of a module CNN, without activation, and their parameters by our names."""
     path = folder / CONFIG
     config = read_json(path)
-    before = next((config[name] for name in SIZES if name in config), None)
-    channels, widths = config.get("out_channels", 256), config.get("kernel_sizes", [1, 3, 5])
-    if before != size:
-        raise UserError(f"{path}: damaged: convolutions of {before!r:.20} elements, where the encoder has {size}")
-    if type(channels) is not int or not 1 <= channels <= MOST_CHANNELS:
-        raise UserError(f"{path}: out_channels is {channels!r:.60}, not a number from 1 to {MOST_CHANNELS:,}")
-    if not isinstance(widths, list) or not widths or not all(type(width) is int and width > 0 for width in widths):
-        raise UserError(f"{path}: kernel_sizes is {widths!r:.60}, not a list of whole numbers above 0")
-    if any(width % 2 == 0 or width > WIDEST_CONVOLUTION for width in widths):
-        raise Unsupported(
-            f"{path}: kernel_sizes is {widths!r:.60}; only odd ones up to {WIDEST_CONVOLUTION} are supported"
-        )
-    strides = config.get("stride_sizes") or []
-    if not isinstance(strides, list) or any(stride != 1 for stride in strides):
+    channels, widths, strides = (config.get(name) for name in ("out_channels", "kernel_sizes", "stride_sizes"))
+    if not isinstance(widths, list) or not widths or not all(type(width) is int and width % 2 for width in widths):
+        raise Unsupported(f"{path}: kernel_sizes is {widths!r:.60}; only odd ones are supported")
+    if isinstance(strides, list) and any(stride != 1 for stride in strides):
         raise Unsupported(f"{path}: stride_sizes is {strides!r:.60}; only 1 is supported")
-    shapes: dict[str, tuple[int, ...]] = {}
+    shapes: dict[str, tuple[Any, ...]] = {}
     for number, width in enumerate(widths):
         shapes |= {f"convs.{number}.weight": (channels, size, width), f"convs.{number}.bias": (channels,)}
     params = {}
     for name, value in read_tensors(folder, shapes).items():
         parameter = PREFIX + name.removeprefix("convs.").replace("weight", "kernel")
         params[parameter] = np.ascontiguousarray(value.transpose(2, 1, 0)) if name.endswith("weight") else value
-    return Convolutions(tuple(widths), channels, "none"), params
+    return Convolutions(tuple(widths), len(params[f"{PREFIX}0.bias"]), "none"), params
 
 
 def is_relu(folder: Path, size: int) -> bool:
@@ -77,7 +66,12 @@ def _relu_fields(size: int) -> dict[str, Any]:
 def cnn_module(convolutions: Convolutions, size: int, params: Arrays) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """The fields and the tensors of the module CNN; `size` is that of the encoder's hidden states."""
     widths, channels = list(convolutions.widths), convolutions.channels
-    fields = {SIZES[-1]: size, "out_channels": channels, "kernel_sizes": widths, "stride_sizes": [1] * len(widths)}
+    fields = {
+        "in_word_embedding_dimension": size,
+        "out_channels": channels,
+        "kernel_sizes": widths,
+        "stride_sizes": [1] * len(widths),
+    }
     tensors: dict[str, np.ndarray] = {}
     for number in range(len(widths)):
         kernel, bias = (_array(params[f"{PREFIX}{number}.{part}"]) for part in ("kernel", "bias"))
@@ -98,28 +92,22 @@ class Unsupported(UserError):
     """Something that changes the embeddings and is not read here, in one line that names it and its file."""
 
 
-def read_tensors(folder: Path, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, np.ndarray]:
+def read_tensors(folder: Path, shapes: Mapping[str, tuple[Any, ...]]) -> dict[str, np.ndarray]:
     """The tensors of a module by name, float32."""
     tensors, path = read_weights(folder)
-    for name, shape in shapes.items():
-        if name not in tensors:
-            raise UserError(f"{path}: the tensor {name!r} is missing")
-        if tensors[name].shape != shape:
-            raise UserError(f"{path}: the tensor {name!r} has shape {tensors[name].shape}, not {shape}")
     if other := tensors.keys() - shapes.keys():
         raise Unsupported(f"{path}: the tensor {min(other)!r} is not supported")
-    return {name: np.array(as_float32(tensors[name], name, str(path))) for name in shapes}
+    return {name: np.array(tensor_of(tensors, name, shape, str(path))) for name, shape in shapes.items()}
 
 
 def read_layers(folder: Path, pooler: str) -> str:
     """Our pooler that equals a weighted mean of layers and then `pooler`."""
     config = read_json(folder / "config.json")
     start, layers = config.get("layer_start", 4), config.get("num_hidden_layers", 12)
+    if type(start) is not int or type(layers) is not int or not 0 <= start <= layers:
+        raise UserError(f"{folder}: damaged: a weight for each layer from {start!r:.20} to {layers!r:.20}")
     tensors, path = read_weights(folder)
-    weights = tensors.get("layer_weights")
-    counted = isinstance(start, int) and isinstance(layers, int) and start >= 0
-    if not counted or weights is None or weights.shape != (layers + 1 - start,):
-        raise UserError(f"{path}: damaged: it must have a weight for each layer from {start!r:.20} to {layers!r:.20}")
+    weights = tensor_of(tensors, "layer_weights", (layers + 1 - start,), str(path))
     whole = np.concatenate([np.zeros(start), np.asarray(weights, np.float64)])
     for name in (pooler, *(AVERAGED if pooler == "avg" else ())):
         expected = layer_weights(name, layers) if name != pooler else np.append(np.zeros(layers), 1)
@@ -132,10 +120,8 @@ def read_word_weights(folder: Path, pooler: str) -> str:
     """Our pooler that equals weights of words and then `pooler`: they count mask tokens alone."""
     path = folder / "config.json"
     config = read_json(path)
-    vocabulary, weights, unknown = config.get("vocab"), config.get("word_weights"), config.get("unknown_word_weight", 1)
-    if not isinstance(vocabulary, list) or not isinstance(weights, dict):
-        raise UserError(f"{path}: damaged: it must have 'vocab', a list, and 'word_weights'")
-    if pooler != "avg" or unknown != 0 or list(weights.values()) != [1] or not weights.keys() <= set(MASK_TOKENS):
+    weights, unknown = config.get("word_weights"), config.get("unknown_word_weight", 1)
+    if pooler != "avg" or unknown != 0 or weights not in [{token: 1} for token in MASK_TOKENS]:
         raise Unsupported(f"{path}: only weights that count mask tokens alone, in a mean, are supported")
     return MASK_TOKEN
 

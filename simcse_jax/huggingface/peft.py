@@ -3,7 +3,6 @@
 PEFT calls the linear maps of a layer as transformers' classes do.
 """
 
-import itertools
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ from simcse_jax.host.version import __version__
 from simcse_jax.huggingface.load import Pretrained
 from simcse_jax.huggingface.tokenizer import MARKER
 from simcse_jax.huggingface.weight_files import read_safetensors, write_safetensors
-from simcse_jax.huggingface.weight_names import NAMES, as_float32, normalize_names
+from simcse_jax.huggingface.weight_names import NAMES, normalize_names, tensor_of
 from simcse_jax.models import lora
 from simcse_jax.models.arrays import AnyArray
 from simcse_jax.models.config import EncoderConfig, Lora, Site
@@ -34,8 +33,12 @@ UNDERSTOOD = {
     *("r", "lora_alpha", "lora_dropout", "bias", "init_lora_weights", "target_modules", "exclude_modules"),
     *("layers_to_transform", "layers_pattern", "ensure_weight_tying", "qalora_group_size", "megatron_core"),
 }
-# First values that leave the base as it is. With PEFT's others (PiSSA, OLoRA, LoftQ, CorDA) it changes.
-FIRST_VALUES = (True, False, None, "gaussian", "eva", "orthogonal")
+# With other values it is no LoRA, or the base changes too (PiSSA, OLoRA, LoftQ, CorDA).
+ONLY: dict[str, tuple[Any, ...]] = {
+    "peft_type": ("LORA",),
+    "bias": (None, "none"),
+    "init_lora_weights": (True, False, None, "gaussian", "eva", "orthogonal"),
+}
 ALL = "all-linear"  # stands for all maps
 
 
@@ -98,37 +101,20 @@ def read_adapter(name: str, encoder: EncoderConfig, model: Pretrained) -> dict[s
         for (read, made), rank in [(lora.features(encoder, site), lora.lora_of(encoder).rank)]
         for kind, parameter, rows, columns in [(KINDS[0], names[0], rank, read), (KINDS[1], names[1], made, rank)]
     }
-    if other := sorted(tensors.keys() ^ expected.keys()):
-        problem = "is there" if other[0] in tensors else "is missing"
-        advice = "set model.lora.targets and model.freeze.layers as the adapter was trained, or model.init_from to its "
-        advice += "base model"
-        sites_of_all = itertools.product(encoder.groups, linear_maps(encoder.model_type).values())
-        if other[0].partition(".lora_")[0] not in {module_of(encoder.model_type, *place) for place in sites_of_all}:
-            problem = f"belongs to no linear map of a layer of {model.name}"
-            advice = "an adapter of another model, or of other parts, is not supported"
-        raise UserError(f"{path}: the tensor {other[0]!r:.120} {problem}; {advice}")
-    params = {}
-    for key, (parameter, shape) in expected.items():
-        if (actual := tensors[key].shape) != shape:
-            needs = f"but {model.name} needs {shape}: it is an adapter of another model"
-            raise UserError(f"{path}: {key!r} has shape {actual}, {needs}")
-        params[parameter] = np.array(as_float32(tensors[key], key, str(path)).T, order="C")
-    return params
+    if other := sorted(tensors.keys() - expected.keys()):
+        cure = "set model.lora.targets and model.freeze.layers as the adapter was trained"
+        raise UserError(f"{path}: has the tensor {other[0]!r:.120}, which {model.name} has no place for; {cure}")
+    return {
+        parameter: np.array(tensor_of(tensors, key, shape, str(path)).T, order="C")
+        for key, (parameter, shape) in expected.items()
+    }
 
 
 def _check_config(fields: Mapping[str, Any], path: Path, expected: Lora) -> None:
-    if fields.get("peft_type") != "LORA":
-        raise UserError(f"{path}: peft_type is {fields.get('peft_type')!r:.60}; only LORA is supported")
-    for field in sorted(fields.keys() - UNDERSTOOD):
-        if fields[field]:
-            raise UserError(f"{path}: {field:.60} is {fields[field]!r:.60}; such an adapter is not supported")
-    if (first := fields.get("init_lora_weights")) not in FIRST_VALUES:
-        raise UserError(
-            f"{path}: init_lora_weights is {first!r:.60}, which changes the base too; let PEFT convert the adapter "
-            "(path_initial_model_for_weight_conversion of save_pretrained)"
-        )
-    if fields.get("bias", "none") not in (None, "none"):
-        raise UserError(f"{path}: bias is {fields['bias']!r:.60}; only 'none' is supported")
+    refused = {field: fields[field] for field in sorted(fields.keys() - UNDERSTOOD) if fields[field]}
+    refused |= {field: fields.get(field) for field, values in ONLY.items() if fields.get(field) not in values}
+    for field, value in refused.items():
+        raise UserError(f"{path}: {field:.60} is {value!r:.60}; such an adapter is not supported")
     for field, name, value in (("r", "rank", expected.rank), ("lora_alpha", "alpha", expected.alpha)):
         if fields.get(field) != value:
             raise UserError(

@@ -10,7 +10,6 @@ from simcse_jax.host.names import split_glove, split_step
 from simcse_jax.host.storage import local_path, read_json
 from simcse_jax.huggingface.resolve import resolve
 from simcse_jax.models.config import EncoderConfig
-from simcse_jax.models.model_types import WORD_VECTORS
 
 _ROBERTA: dict[str, Any] = {"max_position_embeddings": 514, "type_vocab_size": 1, "layer_norm_eps": 1e-5}
 _OF_TYPE: dict[str, dict[str, Any]] = {  # where they differ from BERT's
@@ -150,7 +149,4 @@ def encoder_config(name: str, num_layers: int = 0) -> EncoderConfig:
     path = next((folder / place for place in PLACES if (folder / place).is_file()), None)
     if path is None:
         raise UserError(f"{folder}: no config.json; give a folder in Hugging Face format or package:NAME")
-    config = EncoderConfig.from_hugging_face(read_json(path), str(path))
-    if config.model_type == WORD_VECTORS:
-        raise UserError(f"{name}: averages word vectors and has no layers; a step of training needs a transformer")
-    return config.keep_layers(num_layers)
+    return EncoderConfig.from_hugging_face(read_json(path), str(path)).keep_layers(num_layers)

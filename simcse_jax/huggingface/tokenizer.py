@@ -1,12 +1,13 @@
 """Text to token ids, with the `tokenizers` library.
 
-transformers defines a folder's tokenizer: it overrides `tokenizer.json` with `tokenizer_config.json` and the defaults
-of the model's class. For the usual folders `tokenizer_rules` does the same, without the seconds that importing
-transformers takes; any other folder is read by transformers. The result is saved with our models, whose
-`tokenizer.json` is complete.
+A folder's `tokenizer.json` is read as it is, with the few settings of `tokenizer_config.json` that transformers puts
+above it; importing transformers takes seconds. It reads a folder without that file. The result is saved with our
+models, whose `tokenizer.json` is complete.
 """
 
+import contextlib
 import functools
+import glob
 import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -18,17 +19,7 @@ import numpy as np
 from simcse_jax.errors import UserError, reason
 from simcse_jax.host.storage import read_json
 from simcse_jax.huggingface.sentence_transformers import transformer_fields
-from simcse_jax.huggingface.template import add_end_token, add_template, make_template, read_template
-from simcse_jax.huggingface.tokenizer_checks import (
-    check_backend,
-    check_has_vocabulary,
-    check_ids,
-    check_sides,
-    is_failure,
-    panics_in_a_line,
-    stated_tokens,
-)
-from simcse_jax.huggingface.tokenizer_rules import MASK_TOKENS, read_usual, read_whole
+from simcse_jax.huggingface.template import MASK_TOKENS, add_end_token, add_template, make_template, read_template
 from simcse_jax.models.config import EncoderConfig, Template
 
 if TYPE_CHECKING:
@@ -47,6 +38,13 @@ FILES = (
     *("vocab.txt", "vocab.json", "merges.txt"),
 )
 WORDS_FILE = "whitespacetokenizer_config.json"  # of word vectors: `word_tokenizer.Vocabulary`
+VOCABULARIES = (("vocab.txt",), ("vocab.json", "merges.txt"))  # and SentencePiece's *.model
+LARGEST = 1 << 28  # bytes of a file, several times the largest published one's
+NAMED = tuple(f"{name}_token" for name in ("bos", "eos", "unk", "sep", "pad", "cls", "mask"))
+OF_NO_MODEL = ("PreTrainedTokenizerFast", "TokenizersBackend")  # classes without settings of their own
+UNKNOWN = "\u0378 \ue000 \U0001f3b8"  # characters that few vocabularies have
+
+_redirecting = threading.Lock()  # the descriptor is the whole process's
 
 
 class Tokenizer:
@@ -69,22 +67,13 @@ class Tokenizer:
             add_template(self._backend, template, self.mask_token, self._where)
         self.template = read_template(self._backend)
         self._lock = threading.Lock()  # the backend keeps truncation as state
-        check_ids(self._backend, config, self._where)
+        _check_ids(self._backend, config, self._where)
 
     def __getstate__(self) -> dict[str, Any]:  # a lock cannot be sent to another process
-        state = {"pad_token_id": self.pad_token_id, "where": self._where, "mask_token": self.mask_token}
-        state |= {"typed": self.typed}
-        return state | {"content": self.content()}
+        return {name: value for name, value in vars(self).items() if name != "_lock"}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        from tokenizers import Tokenizer as Backend
-
-        self.pad_token_id, self._where, self.mask_token, self.typed = (
-            state[name] for name in ("pad_token_id", "where", "mask_token", "typed")
-        )
-        self._backend = Backend.from_buffer(state["content"])
-        self.template = read_template(self._backend)
-        self._lock = threading.Lock()
+        vars(self).update(state, _lock=threading.Lock())
 
     def __call__(self, sentences: Sequence[Text], max_length: int) -> list[np.ndarray]:
         """Token ids, one int32 array per sentence, at most `max_length` long, including special tokens.
@@ -169,25 +158,14 @@ class Tokenizer:
         with self._lock:
             if max_length is None:
                 self._backend.no_truncation()
+            elif self.template is not None and max_length <= (most := self.template.size):  # it would cut nothing
+                raise UserError(
+                    f"{max_length} tokens leave no room for a sentence: the model's template alone has {most}"
+                )
             else:
-                self._check_room(max_length)
                 self._backend.enable_truncation(max_length)
             for start in range(0, len(sentences), CHUNK):  # an encoding is much larger than its ids
-                chunk = list(sentences[start : start + CHUNK])
-                try:
-                    encodings = encode(chunk)
-                except BaseException as error:
-                    if not is_failure(error):
-                        raise
-                    raise UserError(f"{self._where}: {_failed_on(chunk, encode)}: {reason(error)}") from None
-                yield from encodings
-
-    def _check_room(self, max_length: int) -> None:
-        """Refuses a length that a template fills: the library would then cut nothing."""
-        if self.template is not None and max_length <= self.template.size:
-            raise UserError(
-                f"{max_length} tokens leave no room for a sentence: the model's template alone has {self.template.size}"
-            )
+                yield from encode(list(sentences[start : start + CHUNK]))
 
     @property
     def lowers_first(self) -> bool:
@@ -220,18 +198,6 @@ class Tokenizer:
         return ids, mask
 
 
-def _failed_on(sentences: list[Text], encode: Callable[[list[Any]], list["Encoding"]]) -> str:
-    """A message with the sentence that a tokenizer fails on."""
-    for sentence in sentences:
-        try:
-            encode([sentence])
-        except BaseException as error:
-            if not is_failure(error):
-                raise
-            return f"its tokenizer fails on the sentence {sentence!r:.60}"
-    return "its tokenizer fails"
-
-
 def special_tokens(folder: Path) -> tuple[int, tuple[int, ...]]:
     """The id of a model folder's mask token, and the sorted ids of all its special tokens, including the mask token."""
     backend, mask_token = read_backend(folder)
@@ -244,50 +210,105 @@ def special_tokens(folder: Path) -> tuple[int, tuple[int, ...]]:
 
 def read_backend(folder: Path) -> tuple["Backend", str | None]:
     """A model folder's tokenizer and the text of its mask token, if it has one."""
-    check_has_vocabulary(folder)
-    check_sides(folder)
+    for name in (*FILES, *_compiled(folder)):
+        if (folder / name).is_file() and (size := (folder / name).stat().st_size) > LARGEST:
+            raise UserError(f"{folder / name}: has {size:,} bytes; a tokenizer's file has at most {LARGEST:,}")
+    if stated(folder, "tokenizer_config.json").get("truncation_side", "right") != "right":
+        raise UserError(f"{folder / 'tokenizer_config.json'}: truncation_side is not 'right', which alone is supported")
     try:
-        with panics_in_a_line():
-            backend, mask_token = _read(folder)
+        with _silent():
+            backend = _from_file(folder) if (folder / "tokenizer.json").is_file() else _from_transformers(folder)
+            if not (folder / MARKER).is_file() and transformer_fields(folder).get("do_lower_case") is True:
+                _lower_case(backend)
+            backend.no_padding()
+            backend.no_truncation()
+            backend.encode(UNKNOWN)
     except UserError:
         raise
-    except BaseException as error:  # both libraries raise bare exceptions, and panics
-        if not is_failure(error):
+    except BaseException as error:  # both libraries raise bare exceptions; a panic of Rust is not an `Exception`
+        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
             raise
         raise UserError(f"{_name(folder)}: not a readable tokenizer: {reason(error)}") from None
-    if mask_token is None:
-        added = {token.content for token in backend.get_added_tokens_decoder().values() if token.special}
-        mask_token = next((token for token in MASK_TOKENS if token in added), None)
-    return backend, mask_token
+    special = {token.content for token in backend.get_added_tokens_decoder().values() if token.special}
+    usual = next((token for token in MASK_TOKENS if token in special), None)
+    return backend, _named_tokens(folder).get("mask_token", usual)
 
 
-def _read(folder: Path) -> tuple["Backend", str | None]:
-    stated = None
-    if (folder / MARKER).is_file():
-        from tokenizers import Tokenizer as Backend
+def _from_file(folder: Path) -> "Backend":
+    """The tokenizer of `tokenizer.json`, with the settings of the other files that transformers puts above its own."""
+    from tokenizers import AddedToken, Tokenizer, normalizers, pre_tokenizers
 
-        stated = stated_tokens(folder)
-        backend = Backend.from_file(str(folder / "tokenizer.json"))
-        mask_token = _stated_mask_token(folder)
-    elif (usual := read_usual(folder)) is not None:
-        backend, mask_token = usual, None  # the usual one
-    elif (stated := stated_tokens(folder)) and (whole := read_whole(folder)) is not None:
-        backend, mask_token = whole, None
-    else:
-        os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")  # it warns that PyTorch is missing
-        from transformers import AutoTokenizer
+    backend = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    if (folder / MARKER).is_file():  # which is complete
+        return backend
+    config = stated(folder, "tokenizer_config.json")
+    if (config.get("tokenizer_class") or stated(folder, "config.json").get("tokenizer_class")) not in OF_NO_MODEL:
+        if isinstance(normalizer := backend.normalizer, normalizers.BertNormalizer):
+            normalizer.lowercase = config.get("do_lower_case", True)
+            normalizer.handle_chinese_chars = config.get("tokenize_chinese_chars", True)
+            normalizer.strip_accents = config.get("strip_accents")
+        if isinstance(words := backend.pre_tokenizer, pre_tokenizers.ByteLevel):
+            words.add_prefix_space = config.get("add_prefix_space", False)
+    named, added = _named_tokens(folder), backend.get_added_tokens_decoder().values()
+    new = {token for token in named.values() if backend.token_to_id(token) is not None}
+    new -= {token.content for token in added if token.special}
+    backend.add_special_tokens([AddedToken(token, normalized=False, special=True) for token in sorted(new)])
+    if config.get("add_eos_token") is True and (end := backend.token_to_id(named.get("eos_token", ""))) is not None:
+        add_end_token(backend, end)  # transformers 5 ignores this field; the model was trained with the token
+    return backend
 
-        tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
-        backend, mask_token = tokenizer.backend_tokenizer, tokenizer.mask_token
-        # transformers 5 ignores this field next to a `tokenizer.json`; the model was trained with the token.
-        if tokenizer.eos_token and _stated(folder, "tokenizer_config.json", "add_eos_token") is True:
-            add_end_token(backend, tokenizer.eos_token_id)
-    if not (folder / MARKER).is_file() and transformer_fields(folder).get("do_lower_case") is True:
-        _lower_case(backend)
-    backend.no_padding()
-    backend.no_truncation()
-    check_backend(backend, stated, _name(folder))
-    return backend, mask_token
+
+def _from_transformers(folder: Path) -> "Backend":
+    """The tokenizer of a folder without `tokenizer.json`."""
+    if not any(all((folder / name).is_file() for name in names) for names in VOCABULARIES) and not _compiled(folder):
+        raise UserError(  # transformers would make an empty one
+            f"{folder}: no vocabulary; it must have tokenizer.json, vocab.txt, or vocab.json and merges.txt"
+        )
+    os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")  # it warns that PyTorch is missing
+    from transformers import AutoTokenizer
+
+    return AutoTokenizer.from_pretrained(folder, trust_remote_code=False).backend_tokenizer
+
+
+def _compiled(folder: Path) -> list[str]:
+    """SentencePiece's files; of macOS's hidden ones, none."""
+    return glob.glob("*.model", root_dir=folder)
+
+
+def _check_ids(backend: "Backend", config: EncoderConfig, where: str) -> None:
+    """Refuses the tokenizer of another model: no tokens at the ends, or ids beyond the table."""
+    ends = backend.encode("").ids
+    if not ends:
+        cure = "set add_eos_token to true in tokenizer_config.json, or name [CLS] and [SEP] in its post_processor"
+        raise UserError(f"{where}: its tokenizer puts no tokens at the ends of a sentence; {cure}")
+    largest = max([*vocabulary(backend).values(), *ends])
+    if largest >= config.vocab_size:
+        raise UserError(f"{where}: its tokenizer has token {largest}, its weights only {config.vocab_size} rows")
+    if 2 * largest < config.vocab_size:  # a few rows more are usual, for the sake of speed
+        problem = f"its last token is {largest}, its weights have {config.vocab_size} rows"
+        raise UserError(f"{where}: a vocabulary that was cut short, or another model's: {problem}")
+
+
+def vocabulary(backend: "Backend") -> dict[str, int]:
+    """The ids of all tokens that a text can have: all but the empty one, which a blank line of `vocab.txt` makes."""
+    return {token: number for token, number in backend.get_vocab(with_added_tokens=True).items() if token}
+
+
+@contextlib.contextmanager
+def _silent() -> Iterator[None]:
+    """Hides what Rust prints when it panics; the exception says the same."""
+    with _redirecting, open(os.devnull, "wb") as nowhere:
+        try:
+            before = os.dup(2)
+        except OSError:  # there is no standard error
+            yield
+            return
+        os.dup2(nowhere.fileno(), 2)
+        try:
+            yield
+        finally:
+            os.dup2(before, 2)
+            os.close(before)
 
 
 def _name(folder: Path) -> str:
@@ -306,16 +327,13 @@ def _lower_case(backend: "Backend") -> None:
         backend.normalizer = Sequence([Lowercase(), *parts])
 
 
-def _stated_mask_token(folder: Path) -> str | None:
-    """The mask token stated in the files next to `tokenizer.json`, as a string or as an object."""
-    for name in ("tokenizer_config.json", "special_tokens_map.json"):
-        token = _stated(folder, name, "mask_token")
-        content = token.get("content") if isinstance(token, dict) else token
-        if isinstance(content, str):
-            return content
-    return None
+def _named_tokens(folder: Path) -> dict[str, str]:
+    """The special tokens that the files next to `tokenizer.json` name, as strings or as objects."""
+    fields = stated(folder, "tokenizer_config.json") | stated(folder, "special_tokens_map.json")
+    named = {name: token.get("content") if isinstance(token, dict) else token for name, token in fields.items()}
+    return {name: token for name, token in named.items() if name in NAMED and isinstance(token, str)}
 
 
-def _stated(folder: Path, name: str, field: str) -> Any:
-    """A field of a folder's file; None without the file or the field."""
-    return read_json(folder / name).get(field) if (folder / name).is_file() else None
+def stated(folder: Path, name: str) -> dict[str, Any]:
+    """The fields of a folder's file; none without the file."""
+    return read_json(folder / name) if (folder / name).is_file() else {}

@@ -4,24 +4,25 @@ Tensors of safetensors are read from the disk where their elements are used, so 
 a time is never in memory twice. They change with the file: what outlives the conversion must be a copy.
 
 A `pytorch_model.bin` is read without PyTorch and without running code from the file, in both layouts: the zip archive
-(PyTorch 1.6 and later) and the older stream of pickles. The places of all tensors are checked before any of their data
-is read, and no more is read than the file has bytes, whatever it says.
+(PyTorch 1.6 and later) and the older stream of pickles.
 """
 
 import io
 import json
 import math
 import os
+import pickle
 import zipfile
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 import ml_dtypes
 import numpy as np
 
 from simcse_jax.errors import UserError, reason, system_message
 from simcse_jax.host.storage import local_path, read_json
-from simcse_jax.huggingface.torch_pickle import LIMIT, Tensor, TorchStorage, read_pickle
 
 NAMES = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json")
 # The types of safetensors that NumPy has too.
@@ -29,6 +30,19 @@ TYPES = {f"F{bits}": np.dtype(f"<f{bits // 8}") for bits in (16, 32, 64)}
 TYPES |= {f"{sign}{bits}": np.dtype(f"<{sign.lower()}{bits // 8}") for sign in "IU" for bits in (8, 16, 32, 64)}
 TYPES |= {"BF16": np.dtype(ml_dtypes.bfloat16), "C64": np.dtype("<c8"), "BOOL": np.dtype(bool)}
 METADATA = "__metadata__"  # in the header of safetensors, besides the tensors
+# The types of PyTorch's storages.
+STORAGES: dict[str, np.dtype] = {
+    "FloatStorage": np.dtype("<f4"),
+    "DoubleStorage": np.dtype("<f8"),
+    "HalfStorage": np.dtype("<f2"),
+    "BFloat16Storage": np.dtype(ml_dtypes.bfloat16),
+    "LongStorage": np.dtype("<i8"),
+    "IntStorage": np.dtype("<i4"),
+    "ShortStorage": np.dtype("<i2"),
+    "CharStorage": np.dtype("i1"),
+    "ByteStorage": np.dtype("u1"),
+    "BoolStorage": np.dtype("?"),
+}
 LEGACY_MAGIC = 0x1950A86A20F9469CFC6C
 
 
@@ -37,13 +51,11 @@ def read_safetensors(path: Path) -> dict[str, np.ndarray]:
     from safetensors import SafetensorError, safe_open
 
     try:
-        with safe_open(path, framework="numpy") as file:  # checks that each has its place in the file
-            types = {name: file.get_slice(name).get_dtype() for name in file.keys()}  # noqa: SIM118
-        other = next((name for name in types if types[name] not in TYPES), None)
-        if other is not None:
-            raise UserError(f"{path}: {other!r} has the type {types[other]}; convert the weights to F32, F16 or BF16")
-        return _mapped(path)
-    except (OSError, SafetensorError, ValueError, KeyError) as error:
+        with safe_open(path, framework="numpy"):  # checks that each has its place in the file
+            return _mapped(path)
+    except KeyError as error:
+        raise UserError(f"{path}: has weights of the type {error}; convert them to F32, F16 or BF16") from None
+    except (OSError, SafetensorError, ValueError) as error:
         raise UserError(f"{path}: truncated or damaged ({reason(error)}); download it again") from None
 
 
@@ -71,11 +83,11 @@ def read_weights(folder: Path) -> tuple[dict[str, np.ndarray], Path]:
     if path.suffix != ".json":
         return read(path), path
     shards = read_json(path).get("weight_map")
-    if not isinstance(shards, dict) or not all(isinstance(shard, str) for shard in shards.values()):
+    if not isinstance(shards, dict):
         raise UserError(f"{path}: has no 'weight_map' with the name of a file for each tensor")
     tensors: dict[str, np.ndarray] = {}
-    for shard in sorted(set(shards.values())):
-        if not (shard and shard.isprintable() and Path(shard).name == shard):
+    for shard in sorted(set(map(str, shards.values()))):
+        if Path(shard).name != shard:
             raise UserError(f"{path}: its shard {shard!r:.60} is not the name of a file in the folder")
         if not local_path(folder / shard).is_file():
             raise UserError(f"{path}: its shard {shard} is missing; download it again")
@@ -96,8 +108,9 @@ def read_torch_file(path: Path) -> dict[str, np.ndarray]:
         with open(path, "rb") as file:
             is_zip = file.read(4) == b"PK\x03\x04"
             file.seek(0)
-            tensors, buffers = (_read_zip if is_zip else _read_legacy)(file)
-        return {name: _array(tensor, buffers[tensor.storage.key]) for name, tensor in tensors.items()}
+            content, storages = (_read_zip if is_zip else _read_legacy)(file)
+        content = content.get("state_dict", content)  # of a checkpoint
+        return {str(name): _array(x, storages) for name, x in content.items() if isinstance(x, _Tensor)}
     except OSError as error:
         raise UserError(f"{path}: cannot be read: {system_message(error)}") from None
     except Exception as error:  # a damaged file can break in any way
@@ -106,84 +119,69 @@ def read_torch_file(path: Path) -> dict[str, np.ndarray]:
         ) from None
 
 
-def _read_zip(file: IO[bytes]) -> tuple[dict[str, Tensor], dict[str, bytes]]:
+class _Tensor(NamedTuple):
+    """A part of a storage, in elements."""
+
+    dtype: np.dtype
+    key: str  # of the storage
+    offset: int
+    shape: Sequence[int]
+    stride: Sequence[int]
+
+
+class _Unpickler(pickle.Unpickler):
+    """Knows the few names that tensors need, and has functions of its own for them; it calls nothing else."""
+
+    def __init__(self, file: IO[bytes]):
+        super().__init__(file)
+        self.dtypes: dict[str, np.dtype] = {}  # of the storages, by key
+
+    def find_class(self, module: str, name: str) -> Any:
+        if (module, name) == ("collections", "OrderedDict"):
+            return OrderedDict
+        if module == "torch" and name in STORAGES:
+            return name
+        if module == "torch._utils" and name in ("_rebuild_tensor", "_rebuild_tensor_v2"):
+            return lambda storage, offset, shape, stride, *unused: _Tensor(*storage, offset, shape, stride)
+        if (module, name) == ("torch._utils", "_rebuild_parameter"):
+            return lambda tensor, *unused: tensor
+        raise ValueError(f"it asks for {module}.{name}; only plain tensors are read")
+
+    def persistent_load(self, pid: Any) -> tuple[np.dtype, str]:
+        _, kind, key, _, _, *view = pid
+        if any(view):
+            raise ValueError(f"its storage {key} is a view of another one")
+        self.dtypes[str(key)] = STORAGES[kind]
+        return STORAGES[kind], str(key)
+
+
+def _read_zip(file: IO[bytes]) -> tuple[Any, dict[str, bytes]]:
+    """The content of the pickle, and the storages by key."""
     with zipfile.ZipFile(file) as archive:
-        index = next((name for name in archive.namelist() if name.endswith("data.pkl")), None)
-        if index is None:
-            raise ValueError("the archive has no data.pkl")
-        root = index.removesuffix("data.pkl")
-        if root + "byteorder" in archive.namelist() and _read(archive, root + "byteorder", 6) != b"little":
-            raise ValueError("its numbers are not little-endian")
-        content, storages = read_pickle(io.BytesIO(_read(archive, index, LIMIT)))
-        tensors = _tensors(content)
-        needed = {tensor.storage.key for tensor in tensors.values()}
-        by_key = {key: storage for key, storage in _by_key(storages, file).items() if key in needed}
-        for key, storage in by_key.items():
-            if archive.getinfo(f"{root}data/{key}").file_size != storage.size:
-                raise ValueError(f"storage {key} does not have the {storage.elements} elements that it should have")
-        return tensors, {key: archive.read(f"{root}data/{key}") for key in by_key}
+        if sum(info.file_size for info in archive.infolist()) > os.fstat(file.fileno()).st_size:
+            raise ValueError("its parts have more bytes than the file")  # PyTorch does not compress
+        root = next(name for name in archive.namelist() if name.endswith("data.pkl")).removesuffix("data.pkl")
+        content = _Unpickler(io.BytesIO(archive.read(f"{root}data.pkl"))).load()
+        names = [name for name in archive.namelist() if name.startswith(f"{root}data/")]
+        return content, {name.removeprefix(f"{root}data/"): archive.read(name) for name in names}
 
 
-def _read(archive: zipfile.ZipFile, name: str, limit: int) -> bytes:
-    """A file of the archive; `limit` is the most bytes that it may have."""
-    if archive.getinfo(name).file_size > limit:
-        raise ValueError(f"{name} has {archive.getinfo(name).file_size} bytes, more than {limit}")
-    return archive.read(name)
-
-
-def _read_legacy(file: IO[bytes]) -> tuple[dict[str, Tensor], dict[str, bytes]]:
-    if read_pickle(file)[0] != LEGACY_MAGIC:
+def _read_legacy(file: IO[bytes]) -> tuple[Any, dict[str, bytes]]:
+    if _Unpickler(file).load() != LEGACY_MAGIC:
         raise ValueError("it is not a PyTorch file")
-    read_pickle(file)  # the version
-    system, _ = read_pickle(file)
-    if not (isinstance(system, dict) and system.get("little_endian", True)):
-        raise ValueError("its numbers are not little-endian")
-    content, storages = read_pickle(file)
-    tensors, by_key = _tensors(content), _by_key(storages, file)
-    keys, _ = read_pickle(file)
-    if not isinstance(keys, list) or sorted(map(str, keys)) != sorted(by_key):
-        raise ValueError("its list of storages is damaged")
-    buffers = {}
+    for _ in ("version", "system"):
+        _Unpickler(file).load()
+    unpickler, storages = _Unpickler(file), {}
+    content, keys = unpickler.load(), _Unpickler(file).load()
     for key in map(str, keys):
-        storage = by_key[key]
-        if int.from_bytes(file.read(8), "little") != storage.elements:
-            raise ValueError(f"storage {key} does not have the {storage.elements} elements that it should have")
-        buffers[key] = file.read(storage.size)
-        if len(buffers[key]) != storage.size:
-            raise EOFError("the file ends early")
-    return tensors, buffers
+        size = int.from_bytes(file.read(8), "little") * unpickler.dtypes[key].itemsize
+        storages[key] = file.read(size)
+    return content, storages
 
 
-def _tensors(content: Any) -> dict[str, Tensor]:
-    """The tensors of a state dictionary, or of a checkpoint that has one; all lie within their storages."""
-    content = content.get("state_dict", content) if isinstance(content, dict) else content
-    if not isinstance(content, dict):
-        raise ValueError("it holds no dictionary of tensors")
-    tensors = {str(name): value for name, value in content.items() if isinstance(value, Tensor)}
-    for name, tensor in tensors.items():
-        elements = math.prod(tensor.shape)
-        last = tensor.offset + sum((size - 1) * step for size, step in zip(tensor.shape, tensor.stride, strict=True))
-        if elements and last >= tensor.storage.elements:
-            raise ValueError(f"the tensor {name} reaches beyond its storage")
-        if elements > tensor.storage.elements:
-            raise ValueError(f"the tensor {name} has more elements than its storage")
-    return tensors
-
-
-def _by_key(storages: list[TorchStorage], file: IO[bytes]) -> dict[str, TorchStorage]:
-    """The storages by key; together they have at most as many bytes as the file."""
-    by_key, size = dict[str, TorchStorage](), os.fstat(file.fileno()).st_size
-    for storage in storages:
-        if by_key.setdefault(storage.key, storage) != storage:
-            raise ValueError(f"storage {storage.key} is described in two ways")
-    if (total := sum(storage.size for storage in by_key.values())) > size:
-        raise ValueError(f"its tensors have {total} bytes, the file only {size}")
-    return by_key
-
-
-def _array(tensor: Tensor, buffer: bytes) -> np.ndarray:
-    if 0 in tensor.shape:
-        return np.zeros(tensor.shape, tensor.storage.dtype)
-    flat = np.frombuffer(buffer, tensor.storage.dtype)
-    strides = [step * flat.itemsize for step in tensor.stride]
-    return np.lib.stride_tricks.as_strided(flat[tensor.offset :], tensor.shape, strides, writeable=False)
+def _array(tensor: _Tensor, storages: Mapping[str, bytes]) -> np.ndarray:
+    size, content = tensor.dtype.itemsize, storages[tensor.key]
+    if math.prod(tensor.shape) * size > len(content):  # NumPy checks all but this
+        raise ValueError(f"a tensor has more elements than its storage {tensor.key}")
+    strides = [step * size for step in tensor.stride]
+    return np.ndarray(tuple(tensor.shape), tensor.dtype, content, tensor.offset * size, strides)

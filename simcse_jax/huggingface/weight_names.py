@@ -12,11 +12,11 @@ from simcse_jax.models.arrays import AnyArray
 from simcse_jax.models.config import EncoderConfig
 from simcse_jax.models.head import PREFIX
 from simcse_jax.models.language_model import shapes
-from simcse_jax.models.model_types import MODEL_TYPES, ROTARY
 from simcse_jax.models.parameters import WORD_EMBEDDING
 from simcse_jax.models.sentence_encoder import build
 
 FLOATS = [np.dtype(kind) for kind in (np.float16, ml_dtypes.bfloat16, np.float32, np.float64)]  # of weights
+BUFFERS = ("position_ids", "token_type_ids", "inv_freq")  # in files of older versions of transformers
 LEGACY = {"gamma": "weight", "beta": "bias"}  # in conversions of BERT's TensorFlow release
 TABLES = {
     "encoder.embeddings.word.embedding": "embeddings.word_embeddings.weight",
@@ -86,13 +86,6 @@ GEMMA3_LAYER = QWEN3_LAYER | {
     "output_norm": ("pre_feedforward_layernorm",),
     "output_result_norm": ("post_feedforward_layernorm",),
 }
-BIASES = {  # by a part of an encoder, the field of `EncoderConfig` that says whether it has a bias
-    "qkv": "attention_bias",
-    "attention_output": "attention_output_bias",
-    **dict.fromkeys(("intermediate", "output"), "feed_forward_bias"),
-    **dict.fromkeys(("norm", "attention_norm", "output_norm", "final_norm", "query_norm", "key_norm"), "norm_bias"),
-    **dict.fromkeys(("attention_result_norm", "output_result_norm"), "norm_bias"),
-}
 # In transformers' class, which splits and renames what the checkpoints have.
 NOMIC_MODULES = {
     "qkv": ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"),
@@ -126,10 +119,6 @@ def _ends(name: str, columns: int, sources: int, config: EncoderConfig) -> list[
     return [columns // sources * number for number in range(1, sources + 1)]
 
 
-def _table(name: str) -> str:
-    return TABLES[f"encoder.embeddings.{name}.embedding"]
-
-
 def normalize_names(tensors: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Removes the prefix (`bert.`, `roberta.`, and so on) and renames gamma and beta to weight and bias."""
     names = {}
@@ -158,132 +147,45 @@ def to_params(
 
     Returns:
       float32 arrays by our names; dense kernels transposed, query, key and value joined.
+
+    Raises:
+      UserError: also when embeddings or layers have tensors that the config does not ask for: without them a model
+        computes something else.
     """
-
-    def part(source: str, wanted: tuple[int, ...], stated: str = "") -> np.ndarray:
-        if source not in tensors:
-            hint = f"config.json says that {stated}" if stated else f"is this a {config.model_type} checkpoint?"
-            raise UserError(f"{where}: the tensor {source!r} is missing; {hint}")
-        if (shape := tensors[source].shape) != wanted:
-            raise UserError(
-                f"{where}: {source!r} has shape {shape}, but config.json asks for {wanted}{stated and f': {stated}'}"
-            )
-        return tensors[source]
-
-    for source, (shape, stated) in _outline(config).items():  # before the network is built, which may be a huge one
-        part(source, shape, stated)
-    params = {}
+    params, read = {}, set[str]()
     for name, expected in build(config, with_head=head is not None)[1].items():
         sources = _sources(name, config.model_type, head)
         wanted = expected.shape[::-1] if name.endswith("kernel") else expected.shape
-        bias_field = _field_of_bias(name, config)
-        stated, ends = bias_field and f"{bias_field} is true", [0, *_ends(name, wanted[0], len(sources), config)]
+        places = itertools.pairwise([0, *_ends(name, wanted[0], len(sources), config)])
         parts = [
-            as_float32(part(source, (end - first, *wanted[1:]), stated), source, where)
-            for source, (first, end) in zip(sources, itertools.pairwise(ends), strict=True)
+            tensor_of(tensors, source, (end - first, *wanted[1:]), where)
+            for source, (first, end) in zip(sources, places, strict=True)
         ]
+        read |= {*sources}
         joined = np.concatenate(parts) if len(parts) > 1 else parts[0]
         params[name] = np.array(joined.T if name.endswith("kernel") else joined, order="C")  # not the file's
+    names = NAMES[config.model_type]
+    outer = ("embeddings", names.embedding_norm, names.projection, names.final_norm, "encoder.relative_attention_bias")
+    modules = [module for module in outer if module] + [names.stack.format(group) for group in config.groups]
+    inner = tuple(f"{module}." for module in modules)
+    for name in tensors:
+        if name.startswith(inner) and name not in read and not name.endswith(BUFFERS):
+            raise UserError(f"{where}: has the tensor {name!r}, for which config.json does not ask")
     return params
 
 
-def _outline(config: EncoderConfig) -> dict[str, tuple[tuple[int, ...], str]]:
-    """Tensors that a checkpoint must have, which together have every size of the config.
-
-    Returns:
-      For each its shape, and the fields of `config.json` that say so, in words.
-    """
-    names, field_names = NAMES[config.model_type], MODEL_TYPES[config.model_type].names
-
-    def stated(**fields: int) -> str:
-        return " and ".join(f"{field_names.get(field, field)} is {value}" for field, value in fields.items())
-
-    size = config.hidden_size
-    hidden = {"hidden_size": size}
-    columns = {"embedding_size": config.embedding_size} if config.embedding_size else hidden
-    rows = {
-        names.words: {"vocab_size": config.vocab_size},
-        _table("position"): {"max_position_embeddings": 0 if config.positions == ROTARY else config.max_positions},
-        _table("type"): {"type_vocab_size": config.type_vocab_size},
-        _table("task"): {"task_type_vocab_size": config.task_types},
-    }
-    tensors = {table: count | columns for table, count in rows.items() if any(count.values())}
-    if config.embedding_size:
-        tensors[f"{names.projection}.weight"] = hidden | columns
-    outline = {source: (tuple(fields.values()), stated(**fields)) for source, fields in tensors.items()}
-    groups = {"num_hidden_groups": config.layer_groups} if config.layer_groups else {}
-    count = groups or {"num_hidden_layers": config.num_layers}
-    modules = [names.stack.format(group) for group in sorted(set(config.groups))]
-    inner, parts = {"intermediate_size": config.intermediate_size}, names.layer["intermediate"]
-    features = config.intermediate_size * (2 if config.gated else 1) // len(parts)
-    if not config.gated:
-        outline[f"{modules[0]}.{parts[0]}.bias"] = ((features,), stated(**inner))
-    else:
-        outline[f"{modules[0]}.{parts[0]}.weight"] = ((features, size), stated(**inner, **hidden))
-    if config.head_dim:  # decoders', whose heads need not make up the hidden size
-        query, key, value = (f"{modules[0]}.{source}.weight" for source in names.layer["qkv"])
-        heads = {"num_attention_heads": config.num_heads, "head_dim": config.head_dim}
-        keys = {"num_key_value_heads": config.key_heads or config.num_heads, "head_dim": config.head_dim}
-        widths = config.qkv_widths
-        outline[query] = ((widths[0], size), stated(**heads, **hidden))
-        outline |= dict.fromkeys((key, value), ((widths[1], size), stated(**keys, **hidden)))
-    norms = (f"{module}.{names.layer['output_norm'][0]}.weight" for module in modules)
-    return outline | dict.fromkeys(norms, ((size,), stated(**count, **hidden)))
-
-
-def _field_of_bias(name: str, config: EncoderConfig) -> str:
-    """The field of `config.json` that says whether the encoder has our parameter `name`, a bias; empty if none does."""
-    *_, part, kind = name.split(".")
-    return MODEL_TYPES[config.model_type].biases.get(BIASES.get(part, ""), "") if kind == "bias" else ""
-
-
-def check_parts(tensors: Container[str], config: EncoderConfig, where: str) -> None:
-    """Refuses weights of parts that `config.json` says are not there: without them a model computes something else.
-
-    Layers after the last one do not contradict it: to have fewer, people lower `num_hidden_layers`.
-
-    Args:
-      tensors: by the names that `normalize_names` returns.
-      config: as in the file, before `keep_layers`.
-    """
-    names, sizes = NAMES[config.model_type], MODEL_TYPES[config.model_type].sizes
-    surplus = {}
-    if not config.task_types:
-        reason = "use_task_id is not true" if "task_type_vocab_size" in sizes else f"model_type is {config.model_type}"
-        surplus[TABLES["encoder.embeddings.task.embedding"]] = reason
-    if not config.relative_bias:
-        surplus[TABLES["encoder.relative_bias"]] = f"model_type is {config.model_type}"
-    if names.projection and not config.embedding_size:
-        surplus[f"{names.projection}.weight"] = f"embedding_size is {config.hidden_size}, as hidden_size is"
-    if config.layer_groups:
-        norm = f"{names.stack.format(config.layer_groups)}.{names.layer['output_norm'][0]}.weight"
-        surplus[norm] = f"num_hidden_groups is {config.layer_groups}"
-    if config.positions == ROTARY:
-        surplus[_table("position")] = f"model_type is {config.model_type}, whose positions are rotary"
-    stacks = [names.stack.format(group) for group in sorted(set(config.groups))]
-    if config.pre_norm and config.embedding_norm:
-        norm = f"{stacks[0]}.{names.layer['attention_norm'][0]}.weight"
-        surplus[norm] = f"model_type is {config.model_type}, whose first layer has none"
-    parts = [f"layers.{group}.{part}" for group in config.groups for part in names.layer]
-    for part in ("embeddings.norm", "final_norm", *parts):
-        name = f"encoder.{part}.bias"
-        if not getattr(config, BIASES[part.rpartition(".")[2]]):
-            bias_field = _field_of_bias(name, config)
-            no_biases = f"model_type is {config.model_type}, which has no such biases"
-            reason = f"{bias_field} is not true" if bias_field else no_biases
-            surplus |= dict.fromkeys(_sources(name, config.model_type, None), reason)
-    for source, reason in surplus.items():
-        if source in tensors:
-            raise UserError(f"{where}: has the tensor {source!r}, but in config.json {reason}")
-
-
-def as_float32(tensor: np.ndarray, name: str, where: str) -> np.ndarray:
-    """A tensor of weights as float32."""
-    if tensor.dtype not in FLOATS:
+def tensor_of(tensors: Mapping[str, np.ndarray], name: str, shape: tuple[int | None, ...], where: str) -> np.ndarray:
+    """A tensor of weights as float32, of this shape (None: of any size there)."""
+    if name not in tensors:
+        raise UserError(f"{where}: the tensor {name!r} is missing")
+    actual = tensors[name].shape
+    if len(actual) != len(shape) or any(size not in (None, own) for size, own in zip(shape, actual, strict=True)):
+        raise UserError(f"{where}: {name!r} has shape {actual}, but must have {shape}")
+    if tensors[name].dtype not in FLOATS:
         kinds = ", ".join(str(kind) for kind in FLOATS)
-        raise UserError(f"{where}: {name!r} has the type {tensor.dtype}; weights must be {kinds}")
+        raise UserError(f"{where}: {name!r} has the type {tensors[name].dtype}; weights must be {kinds}")
     with np.errstate(over="ignore", invalid="ignore"):
-        values = np.asarray(tensor, np.float32)
+        values = np.asarray(tensors[name], np.float32)
         total = values.sum()  # three times as fast as to look at each value
     if not np.isfinite(total) and not np.isfinite(values).all():
         raise UserError(f"{where}: {name!r} has values that are not finite; download or train the model again")

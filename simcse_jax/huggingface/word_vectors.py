@@ -4,15 +4,14 @@ A line of such a text has a word and its D numbers, with single spaces in betwee
 words and D, as word2vec and fastText write it. The file may be compressed with gzip.
 
 Some lines of glove.840B.300d have spaces within the word, such as "at name@domain.com". No token of a sentence can be
-such a word, so these lines are left out; they are those with too many parts of which one is not a number. It also
-has a word on two lines, of which the last one counts, as in sentence-transformers.
+such a word, so these lines, which have too many parts, are left out. It also has a word on two lines, of which the last
+one counts, as in sentence-transformers.
 
 Sentences are split at white space, as sentence-transformers does.
 """
 
 import codecs
 import gzip
-import io
 import json
 import re
 import string
@@ -20,19 +19,17 @@ import warnings
 import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, NoReturn
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 
-from simcse_jax.errors import UserError, system_message
+from simcse_jax.errors import UserError, not_utf8, system_message
 from simcse_jax.host.storage import read_json, write_json
 from simcse_jax.huggingface.tokenizer import WORDS_FILE, Tokenizer
 from simcse_jax.huggingface.weight_files import read_weights, write_safetensors
-from simcse_jax.models.model_types import flag
+from simcse_jax.huggingface.weight_names import tensor_of
 
 BLOCK = 1 << 24  # bytes that are read at a time
-NUMBER = re.compile(rb"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
-LARGEST = float(np.finfo(np.float32).max)
 HEADER = re.compile(rb"\d+ \d+")
 PADDING = "PADDING_TOKEN"  # row 0, whose vector is zero; sentence-transformers' name
 # English words that an average leaves out, as sentence-transformers (Apache 2.0) does by default.
@@ -50,77 +47,62 @@ class Vectors(NamedTuple):
     table: np.ndarray  # (V, D) float32
 
 
-class _Line(NamedTuple):
-    number: int  # from 1
-    text: bytes  # without the line's end
-
-
 def read_glove(path: Path) -> Vectors:
     """Reads a file. Memory holds its numbers and words, and a few megabytes of its text.
 
     Warnings count the lines that are left out, and those of words that are there more than once.
     """
-    if not path.is_file():
-        problem = "is a folder" if path.is_dir() else "is not a regular file" if path.exists() else "no such file"
-        raise UserError(f"{path}: {problem}; name a file of word vectors, such as glove.6B.300d.txt")
     try:
-        with _opened(path) as file:
-            return _read(path, _blocks(file))
+        with open(path, "rb") as file:
+            is_compressed = file.read(2) == b"\x1f\x8b"
+        with gzip.open(path, "rb") if is_compressed else open(path, "rb") as file:
+            return _read(path, file)
     except (OSError, EOFError, zlib.error) as error:
-        raise UserError(f"{path}: cannot be read: {system_message(error)}") from None
+        raise UserError(
+            f"{path}: cannot be read: {system_message(error)}; name a file of word vectors, such as glove.6B.300d.txt"
+        ) from None
 
 
-def _opened(path: Path) -> io.BufferedIOBase:
-    with open(path, "rb") as file:
-        is_compressed = file.read(2) == b"\x1f\x8b"
-    return gzip.open(path, "rb") if is_compressed else open(path, "rb")
-
-
-def _blocks(file: io.BufferedIOBase) -> Iterator[list[_Line]]:
-    """The lines that are not empty, some thousand at a time; a byte-order mark is dropped."""
-    rest, count = file.read(len(codecs.BOM_UTF8)).removeprefix(codecs.BOM_UTF8), 0
+def _blocks(file: IO[bytes]) -> Iterator[tuple[int, list[bytes]]]:
+    """The lines, some thousand at a time, after the number of the first one; a byte-order mark is dropped."""
+    rest, count = file.read(len(codecs.BOM_UTF8)).removeprefix(codecs.BOM_UTF8), 1
     while block := file.read(BLOCK):
         *texts, rest = (rest + block).split(b"\n")
-        yield _numbered(texts, count)
+        yield count, [text.rstrip(b" \r") for text in texts]
         count += len(texts)
-    yield _numbered(rest.split(b"\n"), count)
+    yield count, [text.rstrip(b" \r") for text in rest.split(b"\n")]
 
 
-def _numbered(texts: Sequence[bytes], before: int) -> list[_Line]:
-    lines = (_Line(number, text.rstrip(b" \r")) for number, text in enumerate(texts, before + 1))
-    return [line for line in lines if line.text]
-
-
-def _read(path: Path, blocks: Iterator[list[_Line]]) -> Vectors:
+def _read(path: Path, file: IO[bytes]) -> Vectors:
     dimension, announced, read, left_out = 0, 0, 0, 0  # the last two count lines
     rows: dict[str, int] = {PADDING: 0}  # of the table, by word
     table = np.zeros((0, 0), np.float32)
-    for block in blocks:
-        if not dimension and block:
-            if HEADER.fullmatch(block[0].text):
-                announced, dimension = map(int, block[0].text.split(b" "))
-                del block[0]
+    for first, texts in _blocks(file):
+        lines = [(number, text) for number, text in enumerate(texts, first) if text]
+        if not dimension and lines:
+            if HEADER.fullmatch(lines[0][1]):
+                announced, dimension = map(int, lines.pop(0)[1].split(b" "))
             else:
-                dimension = block[0].text.count(b" ")
+                dimension = lines[0][1].count(b" ")
             if not 2 <= dimension <= 1 << 16:
                 raise UserError(
                     f"{path}: line 1: {dimension} numbers; a vector has 2 or more, after its word and a space"
                 )
             table = np.zeros((1, dimension), np.float32)
-        lines = [line for line in block if line.text.count(b" ") == dimension or _has_width(path, line, dimension)]
-        left_out += len(block) - len(lines)
-        if not lines:
-            continue
-        read += len(lines)
-        places = [rows.setdefault(_word(path, line), len(rows)) for line in lines]
-        if len(rows) > len(table):  # `resize` moves no memory where the system can extend it
-            table.resize((max(2 * len(table), len(rows)), dimension), refcheck=False)
-        table[places] = _parse(path, lines, dimension)  # of equal places the last one counts
+        usual = [line for line in lines if line[1].count(b" ") <= dimension]
+        left_out += len(lines) - len(usual)
+        if usual:
+            read += len(usual)
+            places = [rows.setdefault(_word(path, *line), len(rows)) for line in usual]
+            if len(rows) > len(table):  # `resize` moves no memory where the system can extend it
+                table.resize((max(2 * len(table), len(rows)), dimension), refcheck=False)
+            table[places] = _parse(path, usual, dimension)  # of equal places the last one counts
     if not read:
         raise UserError(f"{path}: has no word vectors")
     if announced and announced != read + left_out:
-        cure = "it may have been cut short" if read + left_out < announced else "correct or remove that line"
-        raise UserError(f"{path}: line 1 announces {announced} words, but {read + left_out} follow; {cure}")
+        raise UserError(
+            f"{path}: line 1 announces {announced} words, but {read + left_out} follow; it may have been cut short"
+        )
     for count, text in (
         (left_out, "leaves out words that have spaces ({:,}), since no token of a sentence has any"),
         (read - len(rows) + 1, "has words on more than one line ({:,}); the last line of each counts"),
@@ -131,47 +113,30 @@ def _read(path: Path, blocks: Iterator[list[_Line]]) -> Vectors:
     return Vectors(list(rows), table)
 
 
-def _has_width(path: Path, line: _Line, dimension: int) -> bool:
-    """Whether a line with another number of parts is to be read: no, if its word has spaces."""
-    word, *parts = line.text.split(b" ")
-    further = parts[:-dimension]
-    if word and all(further) and not all(map(NUMBER.fullmatch, further)):
-        return False
-    _refuse(path, line.number, f"has {len(parts)} numbers, and others {dimension}")
-
-
-def _word(path: Path, line: _Line) -> str:
+def _word(path: Path, number: int, text: bytes) -> str:
     try:
-        word = line.text.partition(b" ")[0].decode()
+        word = text.partition(b" ")[0].decode()
     except UnicodeDecodeError as error:
-        _refuse(path, line.number, f"is not UTF-8 (byte 0x{error.object[error.start]:02x})")
-    if not word:
-        _refuse(path, line.number, "begins with a space, so it has no word")
-    if word == PADDING:
-        _refuse(path, line.number, f"has the word {PADDING}, which stands for padding; remove the line")
+        raise UserError(f"{path}: line {number}: {not_utf8(error)}") from None
+    if word in ("", PADDING):
+        raise UserError(f"{path}: line {number}: begins with {word or 'a space'}, which is not a word; remove the line")
     return word
 
 
-def _parse(path: Path, lines: Sequence[_Line], dimension: int) -> np.ndarray:
+def _parse(path: Path, lines: Sequence[tuple[int, bytes]], dimension: int) -> np.ndarray:
     """(L, D) numbers of L lines, each with D parts after its word."""
-    text = b" ".join(line.text.partition(b" ")[2] for line in lines)
+    text = b" ".join(line.partition(b" ")[2] for _, line in lines)
     try:
         with warnings.catch_warnings(), np.errstate(over="ignore"):
             warnings.simplefilter("error", DeprecationWarning)  # NumPy 2.0 warns of what is not a number
             values = np.fromstring(text, np.float32, sep=" ")
     except (ValueError, DeprecationWarning):
         values = np.zeros(0, np.float32)
-    if values.size != len(lines) * dimension or not np.isfinite(values).all():
-        for line in lines:
-            for part in line.text.split(b" ")[1:]:
-                if not NUMBER.fullmatch(part) or abs(float(part)) > LARGEST:
-                    _refuse(path, line.number, f"{part.decode(errors='replace')!r:.40} is not a finite number")
-        raise UserError(f"{path}: lines {lines[0].number} to {lines[-1].number}: not all parts are numbers")
-    return values.reshape(-1, dimension)
-
-
-def _refuse(path: Path, number: int, problem: str) -> NoReturn:
-    raise UserError(f"{path}: line {number}: {problem}")
+    if values.size == len(lines) * dimension and np.isfinite(values).all():
+        return values.reshape(-1, dimension)
+    if len(lines) > 1:  # which one is it?
+        return np.concatenate([_parse(path, [line], dimension) for line in lines])
+    raise UserError(f"{path}: line {lines[0][0]}: has not {dimension} finite numbers after its word, as others have")
 
 
 class Vocabulary(NamedTuple):
@@ -186,13 +151,9 @@ def read_vocabulary(path: Path) -> Vocabulary:
     """Reads the file of a `WhitespaceTokenizer`."""
     fields = read_json(path)
     for name in ("vocab", "stop_words"):
-        listed = fields.get(name)
-        if not isinstance(listed, list) or not all(isinstance(word, str) for word in listed):
-            raise UserError(f"{path}: {name} is {listed!r:.60}, not a list of words")
-    lower, words = flag(fields, "do_lower_case", str(path), None), fields["vocab"]
-    if len(set(words)) < len(words):
-        raise UserError(f"{path}: vocab has a word twice")
-    return Vocabulary(words, lower, frozenset(fields["stop_words"]))
+        if not isinstance(fields.get(name), list) or not all(isinstance(word, str) for word in fields[name]):
+            raise UserError(f"{path}: {name} is {fields.get(name)!r:.60}, not a list of words")
+    return Vocabulary(fields["vocab"], fields.get("do_lower_case") is True, frozenset(fields["stop_words"]))
 
 
 class WordTokenizer(Tokenizer):
@@ -264,15 +225,8 @@ def read_word_embeddings(folder: Path) -> tuple[Vocabulary, np.ndarray, int]:
         raise UserError(f"{folder / FILE}: max_seq_length is {length!r:.60}; it must be a whole number, 3 or more")
     vocabulary = read_vocabulary(folder / WORDS_FILE)
     tensors, path = read_weights(folder)
-    table = tensors.get(TENSOR)
-    if table is None:
-        raise UserError(f"{path}: the tensor {TENSOR!r} is missing")
-    if table.ndim != 2 or len(table) != len(vocabulary.words) or not table.size:
-        words = len(vocabulary.words)
-        raise UserError(f"{path}: {TENSOR!r} has shape {table.shape}, but {WORDS_FILE} has {words} words")
-    if table.dtype.kind != "f" or not np.isfinite(table).all():
-        raise UserError(f"{path}: {TENSOR!r} has values that are NaN or infinite")
-    return vocabulary, np.array(table, np.float32), length
+    table = np.array(tensor_of(tensors, TENSOR, (len(vocabulary.words), None), str(path)))
+    return vocabulary, table, length
 
 
 def write_word_embeddings(folder: Path, vocabulary: Vocabulary, table: np.ndarray, max_length: int) -> None:

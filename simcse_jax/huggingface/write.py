@@ -14,7 +14,6 @@ from simcse_jax.huggingface.load import NEEDS_MODULES, Pretrained
 from simcse_jax.huggingface.module_folders import CONFIG, cnn_module, pooling_for, relu_module, word_weights_module
 from simcse_jax.huggingface.sentence_transformers import LISTING, POOLING_SWITCHES, SETTINGS_FILE, Kind
 from simcse_jax.huggingface.tokenizer import FILES, MARKER, WORDS_FILE, Tokenizer
-from simcse_jax.huggingface.tokenizer_rules import SPECIAL_TOKENS
 from simcse_jax.huggingface.weight_files import write_safetensors
 from simcse_jax.huggingface.weight_names import NAMES, head_tensors, to_tensors
 from simcse_jax.huggingface.word_vectors import write_word_embeddings
@@ -100,22 +99,16 @@ def write_encoder_files(
             shutil.copyfile(model.folder / name, target / name)
     tokenizer.save(target / "tokenizer.json")
     if tokenizer.template is not None:
-        _keep_template(target / "tokenizer_config.json", model, tokenizer)
+        _keep_template(target / "tokenizer_config.json", tokenizer)
 
 
-def _keep_template(path: Path, model: Pretrained, tokenizer: Tokenizer) -> None:
-    """Makes transformers read `tokenizer.json` as it is: a class for a type of model makes a post-processor of its own.
-
-    Such a class also knows the special tokens, which must be stated then.
-    """
+def _keep_template(path: Path, tokenizer: Tokenizer) -> None:
+    """Makes transformers read `tokenizer.json` as it is: the class of a model type makes its own post-processor."""
     fields = read_json(path) if path.is_file() else {}
-    vocabulary = set(tokenizer.vocabulary(model.config.vocab_size))
-    usual = SPECIAL_TOKENS.get(model.config.model_type, {})
-    stated = {f"{name}_token": token for name, token in usual.items() if token in vocabulary}
     special = {"pad_token": tokenizer.token(tokenizer.pad_token_id)}
     special |= {"mask_token": tokenizer.mask_token} if tokenizer.mask_token else {}
     kept = {name: value for name, value in fields.items() if name not in ("add_bos_token", "add_eos_token")}
-    write_json(path, stated | special | kept | {"tokenizer_class": "PreTrainedTokenizerFast"})
+    write_json(path, special | kept | {"tokenizer_class": "PreTrainedTokenizerFast"})
 
 
 def _write_words(model: Pretrained, folder: Path) -> None:

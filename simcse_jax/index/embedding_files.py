@@ -4,6 +4,7 @@ A .parquet has columns `embedding`, and perhaps `row` and `sentence`; a .npy has
 parts of one input, ordered by name. All are examined before the first row is used.
 """
 
+import contextlib
 import json
 import re
 from collections.abc import Iterator
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from jaxtyping import Float, Int64
 
-from simcse_jax.errors import UserError, reason, system_message
+from simcse_jax.errors import UserError, reason
 from simcse_jax.host.hidden import DOT, MANIFEST, PLAN, is_hidden
 from simcse_jax.host.storage import Folder, as_path, read_json
 from simcse_jax.index.identity import ModelIdentity, read_identity
@@ -25,8 +26,6 @@ if TYPE_CHECKING:
 KINDS = (".parquet", ".npy")
 AT_ONCE = 8192  # rows
 DTYPES = ("float32", "float16")
-CODES = ("int8", "uint8")
-NO_CODES = "indexes and ranges are made of embeddings in float32 or float16"
 
 
 class EmbeddingFile(NamedTuple):
@@ -91,8 +90,6 @@ class EmbeddingFiles:
                     raise UserError(f"{part.path}: row {row} of the file has an embedding whose length is not finite")
                 place += len(batch.rows)
                 yield batch
-            if place != part.rows:
-                raise UserError(f"{part.path}: changed while it was read; start again")
             done += part.rows
 
     def _ends(self) -> tuple[int, int]:
@@ -108,8 +105,6 @@ class EmbeddingFiles:
                     most.append(int(rows.max()))
                     total += _hashes(rows)
         first, last = min(least), max(most)
-        if first < 0:
-            raise UserError(f"{self.name}: has row {first}; rows are counted from 0")
         starts = range(first, last + 1, AT_ONCE) if last - first + 1 == self.count else ()
         expected = sum(_hashes(np.arange(start, min(start + AT_ONCE, last + 1))) for start in starts)
         if expected != total:
@@ -130,7 +125,7 @@ def _hashes(rows: Int64[np.ndarray, " n"]) -> int:
 
 
 def _files(path: Folder) -> list[Folder]:
-    try:
+    with _damage(path):
         if not path.exists():
             raise UserError(f"{path}: no such file or folder")
         if not path.is_dir():
@@ -138,8 +133,6 @@ def _files(path: Folder) -> list[Folder]:
                 raise UserError(f"{path}: must be a folder, a .parquet or a .npy")
             return [path]
         names = sorted(path.iterdir(), key=lambda file: file.name)
-    except OSError as error:
-        raise UserError(f"{path}: cannot be read: {system_message(error)}") from None
     files = [file for file in names if file.suffix in KINDS and not is_hidden(file.name)]
     listed = {file.name for file in names}
     unfinished = [file for file in names if file.name.endswith(".partial")]
@@ -177,24 +170,28 @@ def _check_listed(manifest: Folder, names: set[str]) -> None:
 
 
 def _look(path: Folder) -> EmbeddingFile:
+    with _damage(path), path.open("rb") as file:
+        if path.suffix == ".parquet":
+            return _look_parquet(path, file)
+        (rows, dimension), _ = _npy_header(path, file)
+        return EmbeddingFile(path, rows, dimension, numbered=False, sentences=False, maker=None)
+
+
+@contextlib.contextmanager
+def _damage(path: Folder) -> Iterator[None]:
+    """Reports what a disk, a store's client, pyarrow or NumPy cannot read."""
     try:
-        with path.open("rb") as file:
-            if path.suffix == ".parquet":
-                return _look_parquet(path, file)
-            (rows, dimension), _ = _npy_header(path, file)
-            return EmbeddingFile(path, rows, dimension, numbered=False, sentences=False, maker=None)
+        yield
     except UserError:
         raise
-    except Exception as error:  # of a disk, a store's client, pyarrow or NumPy
-        raise UserError(f"{path}: cannot be read as embeddings: {system_message(error)}") from None
+    except Exception as error:
+        raise UserError(f"{path}: missing, truncated or damaged ({reason(error)})") from None
 
 
 def _npy_header(path: Folder, file: Any) -> tuple[tuple[int, int], str]:
     version = np.lib.format.read_magic(file)
     read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
     shape, fortran, dtype = read(file)
-    if dtype.name in CODES:
-        raise UserError(f"{path}: {dtype} {shape}; {NO_CODES}")
     if len(shape) != 2 or fortran or dtype.name not in DTYPES or not dtype.isnative or not shape[1]:
         raise UserError(f"{path}: {dtype} {shape}; embeddings are (rows, elements), of {' or '.join(DTYPES)}")
     return shape, dtype.name
@@ -209,8 +206,6 @@ def _look_parquet(path: Folder, file: Any) -> EmbeddingFile:
     if "embedding" not in schema.names:
         raise UserError(f"{path}: has no column embedding, but {', '.join(schema.names)[:200]}")
     kind = schema.field("embedding").type
-    if pyarrow.types.is_fixed_size_list(kind) and str(kind.value_type) in CODES:
-        raise UserError(f"{path}: embedding is {kind}; {NO_CODES}")
     if not pyarrow.types.is_fixed_size_list(kind) or kind.value_type not in (pyarrow.float32(), pyarrow.float16()):
         raise UserError(f"{path}: embedding is {kind}; it must be a fixed_size_list of {' or '.join(DTYPES)}")
     numbered, texts = "row" in schema.names, "sentence" in schema.names
@@ -219,10 +214,7 @@ def _look_parquet(path: Folder, file: Any) -> EmbeddingFile:
             raise UserError(f"{path}: {name} is {schema.field(name).type}; it must be {wanted}")
     content = (schema.metadata or {}).get(MAKER)
     damaged = f"{path}: what it says about its model is damaged; encode it again"
-    try:
-        maker = None if content is None else read_identity(json.loads(content), damaged)
-    except ValueError:
-        raise UserError(damaged) from None
+    maker = None if content is None else read_identity(json.loads(content), damaged)
     return EmbeddingFile(path, opened.metadata.num_rows, kind.list_size, numbered, texts, maker)
 
 
@@ -230,17 +222,12 @@ def _columns(part: EmbeddingFile, names: list[str]) -> "Iterator[pyarrow.RecordB
     """Columns of a .parquet, without missing values except for sentences."""
     import pyarrow.parquet
 
-    try:
-        with part.path.open("rb") as file:
-            for batch in pyarrow.parquet.ParquetFile(file).iter_batches(AT_ONCE, columns=names):
-                for name in names:
-                    if batch.column(name).null_count and name != "sentence":
-                        raise UserError(f"{part.path}: has a row without {name}")
-                yield batch
-    except UserError:
-        raise
-    except Exception as error:  # of a disk, a store's client or pyarrow
-        raise UserError(f"{part.path}: truncated or damaged ({reason(error)})") from None
+    with _damage(part.path), part.path.open("rb") as file:
+        for batch in pyarrow.parquet.ParquetFile(file).iter_batches(AT_ONCE, columns=names):
+            for name in names:
+                if batch.column(name).null_count and name != "sentence":
+                    raise UserError(f"{part.path}: has a row without {name}")
+            yield batch
 
 
 def _parquet(part: EmbeddingFile, first: int) -> Iterator[FileRows]:
@@ -255,16 +242,13 @@ def _parquet(part: EmbeddingFile, first: int) -> Iterator[FileRows]:
 
 
 def _npy(part: EmbeddingFile, first: int) -> Iterator[FileRows]:
-    try:
-        with part.path.open("rb") as file:
-            (rows, dimension), dtype = _npy_header(part.path, file)
-            for start in range(0, rows, AT_ONCE):
-                count = min(AT_ONCE, rows - start)
-                data = file.read(count * dimension * np.dtype(dtype).itemsize)
-                vectors = np.frombuffer(data, dtype).reshape(count, dimension)
-                yield FileRows(np.arange(first + start, first + start + count), _no_sentences(count), vectors)
-    except (OSError, ValueError) as error:
-        raise UserError(f"{part.path}: truncated or damaged ({reason(error)})") from None
+    with _damage(part.path), part.path.open("rb") as file:
+        (rows, dimension), dtype = _npy_header(part.path, file)
+        for start in range(0, rows, AT_ONCE):
+            count = min(AT_ONCE, rows - start)
+            data = file.read(count * dimension * np.dtype(dtype).itemsize)
+            vectors = np.frombuffer(data, dtype).reshape(count, dimension)
+            yield FileRows(np.arange(first + start, first + start + count), _no_sentences(count), vectors)
 
 
 def _no_sentences(count: int) -> "pyarrow.Array":

@@ -41,11 +41,6 @@ def save(index: Index, folder: str | Path, model: ModelIdentity) -> None:
     folder = local_folder(folder)
     if not is_writable_index(folder):
         raise UserError(f"{folder}: exists and is not an index; choose another folder")
-    with held(folder):  # two jobs would remove each other's files
-        _save(index, folder, model)
-
-
-def _save(index: Index, folder: Path, model: ModelIdentity) -> None:
     identifier = uuid.uuid4().hex[:8]
     embeddings, sentences = (folder / pattern.replace(ID, identifier) for pattern in PATTERNS)
     about = {
@@ -55,25 +50,24 @@ def _save(index: Index, folder: Path, model: ModelIdentity) -> None:
         "sentences": sentences.name,
         "versions": {"simcse_jax": __version__, "numpy": np.__version__},
         **identity.precision_content(index.precision, index.ranges),
-        **({} if index.ranges is None else {"ranged": index.ranged}),
+        "ranged": index.ranged,
     }
-    try:
-        with _written(embeddings) as file:
-            _write_embeddings(index, file)
-        with _written(sentences) as file:
-            _write_sentences(index.sentences, file)
-        write_atomically(folder / ABOUT, json.dumps(about, indent=2) + "\n")
-    except Exception as error:
-        for path in (embeddings, sentences):
-            with contextlib.suppress(OSError):
+    with held(folder):  # two jobs would remove each other's files
+        try:
+            with _written(embeddings) as file:
+                _write_embeddings(index, file)
+            with _written(sentences) as file:
+                _write_sentences(index.sentences, file)
+            write_atomically(folder / ABOUT, json.dumps(about, indent=2) + "\n")
+        except Exception as error:
+            for path in (embeddings, sentences):
                 path.unlink(missing_ok=True)
-        if isinstance(error, OSError):
-            raise UserError(f"{folder}: cannot be written: {system_message(error)}") from None
-        raise
-    for path in (path for pattern in PATTERNS for path in folder.glob(pattern)):
-        if path not in (embeddings, sentences):  # the earlier index's, or left by a kill
-            with contextlib.suppress(OSError):
-                path.unlink()
+            if isinstance(error, OSError):
+                raise UserError(f"{folder}: cannot be written: {system_message(error)}") from None
+            raise
+        for path in (path for pattern in PATTERNS for path in folder.glob(pattern)):
+            if path not in (embeddings, sentences):  # the earlier index's, or left by a kill
+                path.unlink(missing_ok=True)
 
 
 def load(folder: str | Path, model: ModelIdentity) -> Index:
@@ -99,17 +93,13 @@ def _load(folder: Path, about: dict[str, Any], model: ModelIdentity) -> Index:
     precision, ranges = identity.read_precision(about, model.dimension, folder / ABOUT)
     maker = identity.read_identity(about.get("model"), damaged)
     rows, *names = (about.get(name) for name in ("rows", "embeddings", "sentences"))
-    ranged = about.get("ranged", 0)
-    if type(rows) is not int or not 0 <= rows < 1 << 48 or type(ranged) is not int:
-        raise UserError(damaged)
-    if not all(isinstance(name, str) and fnmatch(name, pattern) for name, pattern in zip(names, PATTERNS, strict=True)):
-        raise UserError(damaged)
-    if precision == "int8" and ranges is None and rows:
+    matches = [fnmatch(str(name), pattern) for name, pattern in zip(names, PATTERNS, strict=True)]  # so not elsewhere
+    if type(rows) is not int or not all(matches):
         raise UserError(damaged)
     embeddings, sentences = (folder / str(name) for name in names)
     identity.check_maker(folder, maker, model)
     index = Index(model.dimension, model.similarity, precision)
-    index.maker, index.ranges, index.ranged = model, ranges, ranged
+    index.maker, index.ranges, index.ranged = model, ranges, about.get("ranged", 0)
     texts = _read_sentences(sentences, rows)
     small = index.quantization
     width, dtype = (model.dimension, np.dtype(np.float32)) if small is None else (small.width, small.dtype)
@@ -173,16 +163,12 @@ def _write_sentences(sentences: list[str], file: IO[bytes]) -> None:
 
 @contextlib.contextmanager
 def _read(path: Path) -> Iterator[None]:
-    import pyarrow
-
     try:
         if path.exists() and not path.is_file():
             raise OSError("not a file")  # reading a pipe would wait forever
         yield
-    except FileNotFoundError:
-        raise UserError(f"{path}: missing; build the index again") from None
-    except (OSError, ValueError, EOFError, KeyError, pyarrow.ArrowException) as error:
-        raise UserError(f"{path}: truncated or damaged ({reason(error)}); build the index again") from None
+    except Exception as error:  # NumPy's, pyarrow's or the disk's
+        raise UserError(f"{path}: missing, truncated or damaged ({reason(error)}); build the index again") from None
 
 
 def _map_embeddings(path: Path, shape: tuple[int, int], dtype: np.dtype) -> Shaped[np.ndarray, "N C"]:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from simcse_jax.errors import UserError
-from simcse_jax.host.storage import Folder, other_format, sha256
+from simcse_jax.host.storage import Folder, other_format
 from simcse_jax.index.candidates import CODES
 from simcse_jax.vectors.quantization import Ranges, checked_ranges
 
@@ -39,25 +39,17 @@ def read_identity(content: Any, damaged: str) -> ModelIdentity:
 def precision_content(precision: str, ranges: Ranges | None) -> dict[str, Any]:
     """The format and precision of an index, and the ranges of int8, as its index.json has them."""
     content = {"format": FORMAT, "precision": precision}
-    return content | ({} if ranges is None else {"ranges": ranges.tolist(), "ranges_sha256": sha256(ranges)})
+    return content if ranges is None else {**content, "ranges": ranges.tolist()}
 
 
 def read_precision(content: Mapping[str, Any], dimension: int, path: Folder) -> tuple[str, Ranges | None]:
-    """Reads `precision_content` back from the index.json at `path`; refuses damaged fields."""
+    """Reads `precision_content` back from the index.json at `path`."""
     if content.get("format") != FORMAT:
         raise other_format(path, content, "build the index again")
-    precision, ranges, damaged = content.get("precision"), content.get("ranges"), DAMAGED.format(path)
+    precision, ranges = content.get("precision"), content.get("ranges")
     if precision not in ("float32", *CODES):
-        raise UserError(damaged)
-    if ranges is None:
-        return precision, None
-    try:
-        checked = checked_ranges(ranges, dimension)
-    except UserError as error:
-        raise UserError(f"{damaged} ({error})") from None
-    if precision == "binary" or sha256(checked) != content.get("ranges_sha256"):
-        raise UserError(f"{damaged} (its ranges were changed)")
-    return precision, checked
+        raise UserError(DAMAGED.format(path))
+    return precision, None if ranges is None else checked_ranges(ranges, dimension, str(path))
 
 
 def check_queries(maker: ModelIdentity, model: ModelIdentity) -> None:

@@ -109,12 +109,7 @@ class Index:
         self.sentences.extend(sentences)
 
     def extend(self, other: "Index") -> None:
-        """Appends the sentences of another index, which must have the same dimension and similarity."""
-        self.check_takes(other.dimension, other.similarity)
-        ranged = self.precision == "int8" and len(self) > 0 and len(other) > 0
-        same = not ranged or np.array_equal(np.asarray(self.ranges), np.asarray(other.ranges))
-        if self.precision != other.precision or not same:
-            raise ValueError(f"rows of {self.precision} and of {other.precision}, or of other ranges")
+        """Appends the sentences of another index that keeps them in the same way."""
         if not len(self):
             self.ranges = other.ranges
         for block in other.blocks():
@@ -142,13 +137,6 @@ class Index:
         self._append(stored)
         self.sentences = sentences
         return self
-
-    @classmethod
-    def from_rows(
-        cls, sentences: list[str], embeddings: Float32[np.ndarray, "N D"], similarity: str = "cosine"
-    ) -> "Index":
-        """An index of embeddings (N, D) float32, of unit length for cosines; see `keep`."""
-        return cls(embeddings.shape[1], similarity).keep(sentences, embeddings)
 
     def _append(self, new: Shaped[np.ndarray, "n C"]) -> None:
         rest = len(self) - LARGE * len(self._large)  # rows in small blocks
@@ -213,7 +201,7 @@ class Index:
           UserError: when an argument is out of its range, or FAISS is not installed or cannot compare so, or the
             processes differ in what they ask for.
         """
-        check_search(top_k, threshold, recall_target, backend, self.similarity, storage, rescore, self.precision)
+        check_search(top_k, threshold, backend, self.similarity, storage, self.precision)
         k = min(top_k, len(self))
         if not k or not len(queries):
             return [[] for _ in range(len(queries))]

@@ -21,7 +21,7 @@ query in float32 with the decoded row (`vectors.quantization`).
 import contextlib
 import math
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -35,16 +35,7 @@ from simcse_jax.index.candidates import quantization_for
 from simcse_jax.index.folder import ABOUT
 from simcse_jax.index.identity import ModelIdentity
 from simcse_jax.index.index import ROUNDING, Result
-from simcse_jax.index.options import check_precision
-from simcse_jax.vectors.quantization import (
-    Clipped,
-    Quantization,
-    Ranges,
-    check_calibration,
-    merge_ranges,
-    ranges_of,
-    warn_of_few,
-)
+from simcse_jax.vectors.quantization import Clipped, Quantization, Ranges
 from simcse_jax.vectors.similarity import prepared
 
 if TYPE_CHECKING:
@@ -57,7 +48,6 @@ CACHE = 256 * 2**20  # bytes of codes in memory
 FILES_CACHE = 64 * 2**20  # bytes of the table files' metadata in memory
 DISTANCES = {"cosine": "cosine", "dot": "dot", "euclidean": "l2"}  # LanceDB's names; it has no Manhattan distance
 PRODUCT, INT8, BINARY = CODES = ("product", "int8", "binary")
-CALIBRATION = 1 << 17  # rows from which ranges are found
 CODE_OF = 4  # elements per byte of a product code, or the next number that divides the dimension
 MOST_OF_A_CODE = 8
 
@@ -98,11 +88,6 @@ class RowFormat(NamedTuple):
         bits = ("bits", list_(uint8(), -(-dimension // 8)))
         return [("code", list_(int8(), dimension)), bits] if self.precision == INT8 else [bits]
 
-    def is_in(self, schema: "pyarrow.Schema", dimension: int) -> bool:
-        """Whether a table's schema has the columns of `fields`."""
-        types = {field.name: field.type for field in schema}
-        return all(name in types and types[name].equals(kind) for name, kind in self.fields(dimension))
-
     def values(self, embeddings: Float[np.ndarray, "n D"], clipped: Clipped) -> list[Shaped[np.ndarray, "n C"]]:
         """The values of the columns of `fields` for n embeddings of any length; `clipped` counts clipped elements."""
         rows = embeddings.astype(np.float32, copy=False)
@@ -138,17 +123,16 @@ class About(NamedTuple):
     last: int  # the largest row number
     version: int  # of the table
     found_in: int  # the number of rows from which cells were found; 0 without cells
-    dimension: int
+    added: list[str]  # fingerprints of the added embeddings
     model: ModelIdentity
     kept: RowFormat
-    added: tuple[str, ...]  # fingerprints of the added embeddings
 
 
 class LanceIndex:
     """N sentences and their embeddings (N, D), none of them in memory."""
 
     def __init__(self, name: str | Path, model: ModelIdentity):
-        """Opens an index; refuses a damaged one, and one that another model made."""
+        """Opens an index; refuses one that another model made."""
         require(BACKEND, "lancedb")
         self.folder = as_path(str(name))
         about = read_about(self.folder)
@@ -156,13 +140,9 @@ class LanceIndex:
         with errors_of(self.folder):
             self._table = connect(self.folder).open_table(TABLE)
             self._table.checkout(about.version)
-            rows, schema = self._table.count_rows(), self._table.schema
-        if not about.kept.is_in(schema, about.dimension):
-            raise UserError(f"{self.folder}: its table does not have what {ABOUT} says; build the index again")
-        if rows != about.rows:
-            raise UserError(f"{self.folder}: has {rows} rows, but {ABOUT} says {about.rows}; build the index again")
-        self._rows, self.dimension, self.similarity = rows, about.dimension, about.model.similarity
-        self._kept, self._in_cells, self.maker = about.kept, bool(about.found_in), about.model
+            self._rows = self._table.count_rows()
+        self.dimension, self.similarity, self.maker = about.model.dimension, about.model.similarity, about.model
+        self._kept, self._in_cells = about.kept, bool(about.found_in)
 
     def __len__(self) -> int:
         return self._rows
@@ -251,29 +231,22 @@ def is_lance_index(name: str | Path) -> bool:
 
 
 def read_about(folder: Folder) -> About:
-    """Reads and checks index.json."""
+    """Reads index.json."""
     path = folder / ABOUT
-    try:
-        exists = path.exists()
-    except Exception as error:  # of a store's client
-        raise UserError(f"{folder}: cannot be read: {reason(error)}") from None
-    if not exists:
-        raise UserError(f"{folder}: no index there ({ABOUT} is missing)")
+    with errors_of(folder):  # of a store's client
+        if not path.exists():
+            raise UserError(f"{folder}: no index there ({ABOUT} is missing)")
     content = read_json(path)
     if content.get("backend") != BACKEND:
         raise UserError(f"{folder}: not an index of LanceDB; load_index reads it")
     damaged = identity.DAMAGED.format(path)
     model = identity.read_identity(content.get("model"), damaged)
+    precision, ranges = identity.read_precision(content, model.dimension, path)
+    kept = RowFormat(content.get("codes"), quantization_for(precision, model.dimension, ranges))
     numbers = {name: content.get(name) for name in ("rows", "last", "version", "found_in")}
-    whole = all(type(number) is int and 0 <= number < 2**62 for number in (*numbers.values(), model.dimension))
-    added = content.get("added")
-    whole = whole and isinstance(added, list) and all(isinstance(fingerprint, str) for fingerprint in added)
-    if not whole or not numbers["rows"] or model.similarity not in DISTANCES:
+    if not all(isinstance(number, int) for number in numbers.values()) or model.similarity not in DISTANCES:
         raise UserError(damaged)
-    kept = read_format(content, model.dimension, path)
-    if kept.quantization is not None and model.similarity != "cosine":
-        raise UserError(damaged)
-    return About(**numbers, dimension=model.dimension, model=model, kept=kept, added=tuple(added))
+    return About(**numbers, added=content.get("added", []), model=model, kept=kept)
 
 
 def connect(folder: Folder) -> "lancedb.DBConnection":
@@ -294,81 +267,3 @@ def errors_of(folder: Folder) -> Iterator[None]:
         raise
     except Exception as error:
         raise UserError(f"{folder}: the table cannot be read or written: {reason(error)}") from None
-
-
-def check_options(on_disk: bool, refine: Any, nprobes: Any, **in_memory: bool) -> None:
-    """Refuses search options that belong to another kind of index.
-
-    Args:
-      refine, nprobes: see `LanceIndex.search`; None if not given.
-      in_memory: options of other indexes by name, and whether they are given.
-    """
-    for name, value in (("refine", refine), ("nprobes", nprobes)):
-        if value is None:
-            continue
-        if not on_disk:
-            raise UserError(f"{name}={value!r:.40}: is for an index of LanceDB; leave it out")
-        if not isinstance(value, int | np.integer) or isinstance(value, bool) or not 1 <= value <= 2**16:
-            raise UserError(f"{name}={value!r:.40}: must be a whole number, from 1 to 65,536")
-    for name, is_given in in_memory.items():
-        if on_disk and is_given:
-            raise UserError(f"{name}: is for an index in memory; one of LanceDB takes refine and nprobes")
-
-
-def read_format(content: Mapping[str, Any], dimension: int, path: Folder) -> RowFormat:
-    """The format of rows, from the index.json at `path`."""
-    precision, ranges = identity.read_precision(content, dimension, path)
-    codes = content.get("codes") if precision == "float32" else None
-    if (precision == "float32") != (codes in CODES) or (precision == INT8) != (ranges is not None):
-        raise UserError(identity.DAMAGED.format(path))
-    return RowFormat(codes, quantization_for(precision, dimension, ranges))
-
-
-def check_wanted(wanted: Wanted, similarity: str, has: RowFormat | None, folder: object) -> None:
-    """Checks what is asked of an index before its embeddings are read."""
-    if has is not None:
-        for prefix, asked, kept in (("", wanted.precision, has.precision), ("codes ", wanted.codes, has.codes)):
-            if asked not in (None, kept):
-                raise UserError(f"{folder}: an index of {prefix}{kept}, not of {prefix}{asked}; choose another folder")
-        ranges = None if has.quantization is None else has.quantization.ranges
-        if wanted.ranges is not None and ranges is None:
-            raise UserError(f"{folder}: an index of {has.precision}, which has no ranges; leave them out")
-        if ranges is not None and wanted.ranges is not None and not np.array_equal(ranges, wanted.ranges):
-            raise UserError(f"{folder}: an index of other ranges than those given; choose another folder")
-        return
-    precision = wanted.precision or "float32"
-    if precision != "float32" and similarity != "cosine":
-        raise UserError(
-            f"precision {precision}: on a disk, rows are found by their bits, which have no lengths, so by cosine and "
-            f"not by {similarity}; leave it out, or build the index in memory with int8"
-        )
-    check_precision(precision, similarity, wanted.ranges is not None)
-    if wanted.codes is not None and (precision != "float32" or wanted.codes not in CODES):
-        problem = f"not one of {', '.join(CODES)}" if precision == "float32" else f"precision {precision} has none"
-        raise UserError(f"codes {wanted.codes!r:.60}: {problem}; leave them out")
-
-
-def format_for(wanted: Wanted, embeddings: Iterable[Float[np.ndarray, "_ D"]], dimension: int) -> RowFormat:
-    """The format of rows of a new index.
-
-    Args:
-      embeddings: of all rows, some at a time; the first `CALIBRATION` give int8's ranges if none are given.
-    """
-    precision, ranges = wanted.precision or "float32", wanted.ranges
-    if precision == INT8 and ranges is None:
-        ranges = _ranges(embeddings)
-    codes = wanted.codes or PRODUCT if precision == "float32" else None
-    return RowFormat(codes, quantization_for(precision, dimension, ranges))
-
-
-def _ranges(embeddings: Iterable[Float[np.ndarray, "_ D"]]) -> Ranges:
-    parts, count = [], 0
-    for part in embeddings:
-        rows = prepared(part[: CALIBRATION - count].astype(np.float32), "cosine")
-        parts.append(ranges_of(rows))
-        count += len(rows)
-        if count == CALIBRATION:
-            break
-    check_calibration(count)
-    warn_of_few(count, stacklevel=2)
-    return merge_ranges(parts)

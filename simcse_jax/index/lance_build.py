@@ -16,14 +16,24 @@ import numpy as np
 from simcse_jax.errors import UserError, require
 from simcse_jax.host.locks import LOCK, held
 from simcse_jax.host.progress import Progress
-from simcse_jax.host.storage import Folder, as_path, is_of_macos, is_remote, sha256, write_atomically
+from simcse_jax.host.storage import Folder, as_path, is_of_macos, write_atomically
 from simcse_jax.host.version import __version__
 from simcse_jax.index import lance
+from simcse_jax.index.candidates import quantization_for
 from simcse_jax.index.embedding_files import EmbeddingFiles, FileRows
 from simcse_jax.index.folder import ABOUT, UNFINISHED
 from simcse_jax.index.identity import ModelIdentity, check_maker
-from simcse_jax.index.lance import RowFormat
-from simcse_jax.vectors.quantization import Clipped
+from simcse_jax.index.lance import RowFormat, Wanted
+from simcse_jax.index.options import check_precision
+from simcse_jax.vectors.quantization import (
+    Clipped,
+    Ranges,
+    check_calibration,
+    merge_ranges,
+    ranges_of,
+    warn_of_few,
+)
+from simcse_jax.vectors.similarity import prepared
 
 if TYPE_CHECKING:
     import lancedb
@@ -36,6 +46,8 @@ SAMPLE = 1 << 21  # maximum number of vectors in memory to find cells, 32 per ce
 SAMPLE_OF_A_CELL = 256
 ITERATIONS = 20  # to find cells and codes; more take longer and find no better ones
 GROWN = 2  # cells are found again with this many times as many rows
+CALIBRATION = 1 << 17  # rows from which ranges are found
+NEVER = datetime.timedelta(days=36500)
 
 
 def check_folder(name: str, embeddings: str) -> Folder:
@@ -58,7 +70,7 @@ def check_folder(name: str, embeddings: str) -> Folder:
 
 
 def build(
-    folder: Folder, files: EmbeddingFiles, model: ModelIdentity, wanted: lance.Wanted = lance.DEFAULTS
+    folder: Folder, files: EmbeddingFiles, model: ModelIdentity, wanted: Wanted = lance.DEFAULTS
 ) -> tuple[lance.About, bool]:
     """Builds an index, or adds the embeddings to an existing one; returns it, and whether they were added.
 
@@ -73,119 +85,118 @@ def build(
         raise UserError(f"{model.name}: compares by {model.similarity}, which LanceDB cannot; build an index in memory")
     _open_existing(folder, model, wanted)  # a mistake is reported before there is a folder
     with held(folder):
-        _remove_leftovers(folder)
         before = _open_existing(folder, model, wanted)
         if before is not None and _has_rows(before, files):
             return before, False
-        contents = _RowDigest(files)
-        embeddings = (batch.embeddings for batch in files.batches())
-        kept = lance.format_for(wanted, embeddings, files.dimension) if before is None else before.kept
+        kept = _new_format(wanted, files) if before is None else before.kept
         shift = 0 if before is None or files.first > before.last else before.last + 1 - files.first
         with lance.errors_of(folder):
-            table = _add_rows(folder, files, shift, before, kept, contents)
+            table, added = _add_rows(folder, files, shift, before, kept)
             found_in = _find_cells(table, before, files.dimension, model.similarity, kept)
-            rows, version = table.count_rows(), table.version
-        added = (*(before.added if before else ()), contents.fingerprint)
-        about = lance.About(rows, files.last + shift, version, found_in, files.dimension, model, kept, added)
-        _write(folder, about)
+            everything = [*(before.added if before else ()), added]
+            about = lance.About(
+                table.count_rows(), files.last + shift, table.version, found_in, everything, model, kept
+            )
+            _write(folder, about)
+            if before is not None:
+                table.optimize()  # removes versions that were replaced more than a week ago
     return about, True
 
 
-def _remove_leftovers(folder: Folder) -> None:
-    """Removes the files that LanceDB had not finished when a build was killed; in a store it leaves none."""
-    if not is_remote(folder):
-        for path in folder.glob(f"{lance.FOLDER}/**/.tmp*"):
-            path.unlink(missing_ok=True)
-
-
-class _RowDigest:
-    """A fingerprint of rows (numbers, embeddings, sentences) that does not depend on how many are read at once."""
-
-    def __init__(self, files: EmbeddingFiles):
-        self._about, self._first = f"{files.count} {files.first}", ""
-        self._hashes = [hashlib.sha256() for _ in range(3)]
-
-    def read(self, batch: FileRows) -> None:
-        """Adds the next rows."""
-        embeddings = np.ascontiguousarray(batch.embeddings, np.float32)
-        if not self._first and len(embeddings):
-            self._first = sha256(embeddings[0])
-        sentences = "".join(f"{json.dumps(sentence)}\n" for sentence in batch.sentences.to_pylist())
-        parts = np.asarray(batch.rows, np.int64).tobytes(), embeddings.tobytes(), sentences.encode()
-        for digest, part in zip(self._hashes, parts, strict=True):
-            digest.update(part)
-
-    @property
-    def start(self) -> str:
-        """The part known after the first row: the number of rows, the first row number and embedding."""
-        return f"{self._about} {self._first}"
-
-    @property
-    def fingerprint(self) -> str:
-        """A fingerprint of all rows."""
-        return " ".join([self.start, *(digest.hexdigest() for digest in self._hashes)])
-
-
-def _has_rows(before: lance.About, files: EmbeddingFiles) -> bool:
-    """Whether the index has these rows; reads all of them only if their beginning matches."""
-    contents = _RowDigest(files)
-    for batch in files.batches():
-        contents.read(batch)
-        if not any(fingerprint.startswith(contents.start) for fingerprint in before.added):
-            return False
-    return contents.fingerprint in before.added
-
-
-def _open_existing(folder: Folder, model: ModelIdentity, wanted: lance.Wanted) -> lance.About | None:
-    """The existing index, which must be the model's and keep what is wanted."""
-    before = lance.read_about(folder) if (folder / ABOUT).exists() else None
-    if before is not None:
-        check_maker(folder, before.model, model)
-    lance.check_wanted(wanted, model.similarity, None if before is None else before.kept, folder)
+def _open_existing(folder: Folder, model: ModelIdentity, wanted: Wanted) -> lance.About | None:
+    """The existing index, which must be the model's and keep what is wanted; checks what a new one is to keep."""
+    if not (folder / ABOUT).exists():
+        precision = wanted.precision or "float32"
+        check_precision(precision, model.similarity, wanted.ranges is not None)
+        if precision != "float32" and model.similarity != "cosine":
+            raise UserError(f"precision {precision}: on a disk, rows are found by their bits, so by cosine alone")
+        if precision != "float32" and wanted.codes is not None:
+            raise UserError(f"codes {wanted.codes}: are of float32; leave them out for precision {precision}")
+        return None
+    before = lance.read_about(folder)
+    check_maker(folder, before.model, model)
+    kept, small = before.kept, before.kept.quantization
+    for asked, has in ((wanted.precision, kept.precision), (wanted.codes, kept.codes)):
+        if asked not in (None, has):
+            raise UserError(f"{folder}: an index of {has or kept.precision}, not of {asked}; choose another folder")
+    if wanted.ranges is not None and not (small and np.array_equal(np.asarray(small.ranges), wanted.ranges)):
+        raise UserError(f"{folder}: an index of other ranges than those given; choose another folder")
     return before
 
 
+def _new_format(wanted: Wanted, files: EmbeddingFiles) -> RowFormat:
+    precision, ranges = wanted.precision or "float32", wanted.ranges
+    if precision == lance.INT8 and ranges is None:
+        ranges = _ranges(files)
+    return RowFormat(wanted.codes or lance.PRODUCT, quantization_for(precision, files.dimension, ranges))
+
+
+def _ranges(files: EmbeddingFiles) -> Ranges:
+    """Those of the first `CALIBRATION` rows, at unit length."""
+    parts, count = [], 0
+    for batch in files.batches():
+        rows = prepared(batch.embeddings[: CALIBRATION - count].astype(np.float32), "cosine")
+        parts.append(ranges_of(rows))
+        count += len(rows)
+        if count == CALIBRATION:
+            break
+    check_calibration(count)
+    warn_of_few(count, stacklevel=2)
+    return merge_ranges(parts)
+
+
+class _Fingerprint:
+    """A digest of rows: their numbers, embeddings and sentences."""
+
+    def __init__(self, files: EmbeddingFiles):
+        self.start, self._hash = f"{files.count} {files.first} ", hashlib.sha256()
+
+    def read(self, batch: FileRows) -> None:
+        """Adds the next rows, which are always read as many at a time."""
+        self._hash.update(np.asarray(batch.rows, np.int64).tobytes())
+        self._hash.update(np.ascontiguousarray(batch.embeddings, np.float32).tobytes())
+        self._hash.update(json.dumps(batch.sentences.to_pylist()).encode())
+
+    def __str__(self) -> str:
+        return self.start + self._hash.hexdigest()
+
+
+def _has_rows(before: lance.About, files: EmbeddingFiles) -> bool:
+    """Whether the index has these rows; reads them only if it has as many with the same first number."""
+    fingerprint = _Fingerprint(files)
+    if any(added.startswith(fingerprint.start) for added in before.added):
+        for batch in files.batches():
+            fingerprint.read(batch)
+    return str(fingerprint) in before.added
+
+
 def _write(folder: Folder, about: lance.About) -> None:
-    content = {
-        "backend": lance.BACKEND,
-        "rows": about.rows,
-        "last": about.last,
-        "version": about.version,
-        "found_in": about.found_in,
-        "model": about.model._asdict(),
-        "added": about.added,
-        "versions": {"simcse_jax": __version__},
-    } | about.kept.content()
+    content = about._asdict() | {"backend": lance.BACKEND, "model": about.model._asdict()}
+    del content["kept"]
+    content |= about.kept.content() | {"versions": {"simcse_jax": __version__}}
     write_atomically(folder / ABOUT, json.dumps(content, indent=2) + "\n")
 
 
 def _add_rows(
-    folder: Folder, files: EmbeddingFiles, shift: int, before: lance.About | None, kept: RowFormat, contents: _RowDigest
-) -> "lancedb.table.Table":
-    """The table with the embeddings added, all or none."""
+    folder: Folder, files: EmbeddingFiles, shift: int, before: lance.About | None, kept: RowFormat
+) -> "tuple[lancedb.table.Table, str]":
+    """The table with the embeddings added, all or none, and their fingerprint."""
     import pyarrow
 
-    database = lance.connect(folder)
+    database, fingerprint = lance.connect(folder), _Fingerprint(files)
     schema = pyarrow.schema([("row", pyarrow.int64()), ("sentence", pyarrow.string()), *kept.fields(files.dimension)])
-    table = None
-    if before is not None:
-        table = database.open_table(lance.TABLE)
-        if table.version != before.version:
-            table.checkout(before.version)
-            table.restore()  # without the leftovers of an interrupted build
-    wrong: list[UserError] = []
     with Progress(files.count, "rows") as bar:
-        batches = _batches(files, schema, shift, bar, wrong, kept, contents)
+        batches = _batches(files, schema, shift, bar, kept, fingerprint)
         reader = pyarrow.RecordBatchReader.from_batches(schema, batches)
-        try:
-            if table is None:
-                return database.create_table(lance.TABLE, reader, schema=schema, mode="overwrite")
+        if before is None:
+            table = database.create_table(lance.TABLE, reader, schema=schema, mode="overwrite")
+        else:
+            table = database.open_table(lance.TABLE)
+            if table.version != before.version:
+                table.checkout(before.version)
+                table.restore()  # without the leftovers of an interrupted build
             table.add(reader)
-        except Exception:
-            if wrong:  # LanceDB wraps it in an error of its own
-                raise wrong[0] from None
-            raise
-    return table
+    return table, str(fingerprint)
 
 
 def _batches(
@@ -193,26 +204,21 @@ def _batches(
     schema: "pyarrow.Schema",
     shift: int,
     bar: Progress,
-    wrong: list[UserError],
     kept: RowFormat,
-    contents: _RowDigest,
+    fingerprint: _Fingerprint,
 ) -> "Iterator[pyarrow.RecordBatch]":
     import pyarrow
 
     kinds, clipped = [kind for _, kind in kept.fields(files.dimension)], Clipped()
-    try:
-        for batch in files.batches():
-            contents.read(batch)
-            columns = [
-                pyarrow.FixedSizeListArray.from_arrays(pyarrow.array(values.ravel()), type=kind)
-                for values, kind in zip(kept.values(batch.embeddings, clipped), kinds, strict=True)
-            ]
-            yield pyarrow.record_batch([pyarrow.array(batch.rows + shift), batch.sentences, *columns], schema=schema)
-            bar.advance(len(batch.rows))
-        clipped.warn(stacklevel=2)
-    except UserError as error:
-        wrong.append(error)
-        raise
+    for batch in files.batches():
+        fingerprint.read(batch)
+        columns = [
+            pyarrow.FixedSizeListArray.from_arrays(pyarrow.array(values.ravel()), type=kind)
+            for values, kind in zip(kept.values(batch.embeddings, clipped), kinds, strict=True)
+        ]
+        yield pyarrow.record_batch([pyarrow.array(batch.rows + shift), batch.sentences, *columns], schema=schema)
+        bar.advance(len(batch.rows))
+    clipped.warn(stacklevel=2)
 
 
 def _find_cells(
@@ -223,13 +229,9 @@ def _find_cells(
     if rows < LEAST:
         return 0
     found_in = 0 if before is None else before.found_in
-    if before is not None and found_in:
-        # Removes versions replaced more than a week ago, but not the one that index.json names until this build ends.
-        made = next(version["timestamp"] for version in table.list_versions() if version["version"] == before.version)
-        age = max(datetime.timedelta(days=7), datetime.datetime.now() - made + datetime.timedelta(days=1))
-        table.optimize(cleanup_older_than=age)
-        if rows < GROWN * found_in:
-            return found_in
+    if found_in and rows < GROWN * found_in:
+        table.optimize(cleanup_older_than=NEVER)  # index.json still names an earlier version
+        return found_in
     cells = min(math.ceil(rows / ROWS_A_CELL), MOST_CELLS)
     shared: dict[str, Any] = {"distance_type": lance.DISTANCES[similarity], "num_partitions": cells}
     shared |= {"max_iterations": ITERATIONS, "sample_rate": min(SAMPLE_OF_A_CELL, SAMPLE // cells)}

@@ -1,7 +1,6 @@
 """The options of indexes and searches, checked before anything is encoded."""
 
-import math
-from typing import Any, Literal, TypedDict
+from typing import Any, Literal, TypedDict, get_args
 
 import numpy as np
 
@@ -10,11 +9,9 @@ from simcse_jax.index.candidates import CODES
 from simcse_jax.index.placed import STORAGES, Storage
 from simcse_jax.vectors.similarity import PRODUCTS
 
-MOST = 1024  # candidates per result
 PRECISIONS = ("float32", *CODES)  # that an index can keep
 
 Backend = Literal["jax", "faiss"]
-BACKENDS = ("jax", "faiss")
 
 
 class SearchOptions(TypedDict, total=False):
@@ -32,54 +29,39 @@ class SearchOptions(TypedDict, total=False):
 
 def check_search(
     top_k: Any,
-    threshold: Any,
-    recall_target: Any = 0.95,
-    backend: Any = "jax",
+    threshold: float | None,
+    backend: str = "jax",
     similarity: str = "cosine",
-    storage: Any = "float32",
-    rescore: Any = None,
+    storage: str = "float32",
     precision: str = "float32",
 ) -> None:
-    """Checks the arguments of `Index.search` before anything is encoded."""
-    if not isinstance(top_k, int | np.integer) or isinstance(top_k, bool) or top_k < 1:
+    """Checks the arguments of `Index.search`."""
+    if not isinstance(top_k, int | np.integer) or top_k < 1:
         raise UserError(f"top_k={top_k!r}: must be a whole number, 1 or more")
-    number = isinstance(threshold, int | float | np.number) and not isinstance(threshold, bool)
-    if threshold is not None and (not number or math.isnan(threshold)):
+    if isinstance(threshold, str) or threshold != threshold:
         raise UserError(f"threshold={threshold!r}: must be a number; a cosine is at least -1 and at most 1")
-    if not isinstance(recall_target, int | float) or not 0 < recall_target <= 1:
-        raise UserError(f"recall_target={recall_target!r}: must be above 0 and at most 1")
-    if not isinstance(backend, str) or backend not in BACKENDS:
-        raise UserError(f"backend={backend!r}: not one of {', '.join(BACKENDS)}")
-    if not isinstance(storage, str) or storage not in STORAGES:
-        raise UserError(f"storage={storage!r}: not one of {', '.join(STORAGES)}")
-    if backend != "jax" and storage not in ("float32", *CODES):
-        raise UserError(f"storage={storage!r}: is for backend='jax'; {backend} keeps float32, int8 or binary")
-    check_small(rescore, storage, precision, backend, similarity)
-    if backend == "faiss":
-        require("faiss", "faiss", where="backend='faiss'")
-        if similarity not in PRODUCTS:
-            raise UserError(f"backend='faiss': compares by {' or '.join(PRODUCTS)}, not by {similarity}; leave it out")
-
-
-def check_small(rescore: Any, storage: str, precision: str, backend: str, similarity: str) -> None:
-    """Checks a search in bytes or bits."""
+    for name, value, choices in (("backend", backend, get_args(Backend)), ("storage", storage, STORAGES)):
+        if value not in choices:
+            raise UserError(f"{name}={value!r}: not one of {', '.join(choices)}")
     if precision != "float32" and storage != "float32":
         raise UserError(f"storage={storage!r}: the index keeps and searches {precision}; leave it out")
-    if "binary" in (storage, precision) and similarity != "cosine":
-        raise UserError(f"binary vectors have no lengths, and are compared by cosine, not by {similarity}; use int8")
-    if rescore is None:
-        return
-    if not isinstance(rescore, int | np.integer) or isinstance(rescore, bool) or not 1 <= rescore <= MOST:
-        raise UserError(f"rescore={rescore!r:.40}: must be a whole number, from 1 to {MOST}")
-    if storage not in CODES and not (precision == "binary" and backend == "faiss"):
-        why = "is for storage='int8' or 'binary'" if precision == "float32" else f"all rows of {precision} are scored"
-        raise UserError(f"rescore={rescore}: {why}; leave it out")
+    _check_binary(similarity, storage, precision)
+    if backend == "faiss":
+        require("faiss", "faiss", where="backend='faiss'")
+        if similarity not in PRODUCTS or storage not in PRECISIONS:
+            kept = f"by {' or '.join(PRODUCTS)}, in {', '.join(PRECISIONS)}"
+            raise UserError(f"backend='faiss': compares {kept}, not by {similarity} in {storage}; leave it out")
 
 
 def check_precision(precision: Any, similarity: str, has_ranges: bool = False) -> None:
     """Checks the precision of a new index."""
-    if not isinstance(precision, str) or precision not in PRECISIONS:
+    if precision not in PRECISIONS:
         raise UserError(f"precision {precision!r:.60} of an index is not one of {', '.join(PRECISIONS)}")
-    check_small(None, "float32", precision, "jax", similarity)
+    _check_binary(similarity, precision)
     if has_ranges and precision != "int8":
         raise UserError(f"ranges: are for an index of int8; leave them out for precision {precision}")
+
+
+def _check_binary(similarity: str, *kinds: str) -> None:
+    if "binary" in kinds and similarity != "cosine":
+        raise UserError(f"binary vectors have no lengths, and are compared by cosine, not by {similarity}; use int8")

@@ -3,6 +3,10 @@
 import unicodedata
 from collections.abc import Sequence
 
+from rich.cells import set_cell_size
+from rich.console import Console
+from rich.text import Text
+
 from simcse_jax.index.index import Result
 
 WIDTH = 120  # maximum columns of a line
@@ -20,7 +24,7 @@ def table(query: str, titles: Sequence[str], results: Sequence[Sequence[Result]]
     text = cell - 6 - 2 - number - 2  # score, row and sentence, two columns apart
 
     def line(start: str, cells: Sequence[str]) -> str:
-        padded = [content + " " * (cell - width(content)) for content in cells]
+        padded = [set_cell_size(content, cell) for content in cells]
         return f"{start:<{rank}}  {' | '.join(padded)}".rstrip()
 
     lines = wrap(f"Query: {query}", WIDTH)
@@ -49,31 +53,8 @@ def _rows(columns: Sequence[Sequence[str]]) -> list[list[str]]:
     return [[column[row] if row < len(column) else "" for column in columns] for row in range(height)]
 
 
-def width(text: str) -> int:
-    """The width of a text on a terminal: two columns for a wide character, none for a combining mark."""
-    return sum(_columns(character) for character in text)
-
-
-def _columns(character: str) -> int:
-    if unicodedata.combining(character) or unicodedata.category(character) in ("Mn", "Me", "Cf"):
-        return 0
-    return 2 if unicodedata.east_asian_width(character) in ("W", "F") else 1
-
-
 def wrap(text: str, columns: int) -> list[str]:
     """The text in lines of at most `columns`, broken at spaces where possible; control characters become spaces."""
     printable = "".join(" " if unicodedata.category(character) == "Cc" else character for character in text)
-    lines, line = [], ""
-    for word in printable.split():
-        if line and width(line) + 1 + width(word) <= columns:
-            line += " " + word
-            continue
-        if line:
-            lines.append(line)
-        line = ""
-        for character in word:  # a word that is too long is broken anywhere
-            if width(line) + _columns(character) > columns:
-                lines.append(line)
-                line = ""
-            line += character
-    return [*lines, line] if line else lines
+    lines = Text(" ".join(printable.split())).wrap(Console(), columns, overflow="fold")
+    return [line.plain.rstrip() for line in lines]

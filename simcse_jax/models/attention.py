@@ -6,21 +6,14 @@ block again (Rabe and Staats 2021, "Self-attention does not need O(n²) memory",
 whole in its block, so there is no running softmax, and blocks change nothing but the rounding of sums: a mask's
 elements belong to their coordinates, whichever block draws them.
 
-TPUs and GPUs have kernels of their own for a long text of which nothing is dropped (`by_platform`):
-
-| platform | kernel | where it applies |
-| --- | --- | --- |
-| TPU | `flash_attention` | up to 8,192 tokens with heads of at most 128 numbers, 4,096 with 256 |
-| NVIDIA GPU | cuDNN's | bfloat16, heads of at most 128 numbers, a multiple of 8 |
-
-A CPU takes one head after the other. A program contains a platform's kernels only where JAX's plugin for the platform
-is installed.
+NVIDIA GPUs have cuDNN's kernels for a long text of which nothing is dropped: in bfloat16, with heads of at most 128
+numbers, a multiple of 8. A program contains them only where JAX's plugin for CUDA is installed. A CPU takes one head
+after the other.
 
 Shapes: B sentences, T tokens, H heads, Q queries, K keys and d numbers in a head.
 """
 
 import functools
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -37,16 +30,13 @@ from simcse_jax.models.rotary import Rotation
 
 LONG = 512  # tokens; the attention of longer texts is computed in blocks
 BLOCK = 128  # queries
+CUDA_PLUGINS = ("jax_cuda13_plugin", "jax_cuda12_plugin")
 EVERYTHING = 1 << 30  # a window that leaves nothing out
 RelativeBias = Float[Array, "*B H Q K"] | None  # added to the scores of attention
 Heads = Float[Array, "B H _T d"]
 Seen = Bool[Array, "_B Q K"] | None  # which keys each query sees; None: all
 Shown = Int[Array, "B K"]  # 1 for a key and 0 for padding
-Attention = Callable[[Heads, Heads, Heads, Shown], Heads]  # of queries, keys, values and their mask
 Reach = tuple[int | None, int | None]  # the most positions to the keys before and after a query that it sees; None: any
-PLUGINS = {"tpu": ("libtpu",), "cuda": ("jax_cuda13_plugin", "jax_cuda12_plugin")}
-LANES = 128  # of a TPU's registers, which an array's last axis fills
-MOST_OF_TPU = 2**20  # numbers of a head: its gradients must have room on the chip, also on a v4
 MOST_OF_CUDNN = 128  # numbers of a head: what GPUs before Hopper take
 
 
@@ -119,11 +109,11 @@ def attend(
         near, mask = order.near, jnp.asarray(attention_mask)
         if dropout is not None:
             return in_blocks(query, key, value, mask, near, dropout, dtype)
+        ways = {"cpu": functools.partial(head_by_head, near=near, dtype=dtype)}
+        if kernels and fits_cudnn(near, query.shape[-1], dtype):
+            ways["cuda"] = functools.partial(cudnn, reach=(None, None) if near is None else near.reach)
         blocks = functools.partial(in_blocks, near=near, dropout=None, dtype=dtype)
-        heads = functools.partial(head_by_head, near=near, dtype=dtype)
-        reach = (None, None) if near is None else near.reach
-        kernels = kernels and (near is None or near.in_order)
-        return by_platform(query, key, value, mask, reach, dtype, kernels=kernels, on_cpu=heads, otherwise=blocks)
+        return for_platform(query, key, value, mask, default=blocks, **ways)
     if isinstance(dropout, Draws):
         dropout = dropout.mask((query.shape[1], query.shape[2], key.shape[2]))
     seen = None if order.near is None else order.near.seen()
@@ -216,44 +206,10 @@ def with_neighbours(x: Array, axis: int, *, blocks: int, window: int) -> Array:
     return jnp.concatenate([before, parts, after], axis)
 
 
-def by_platform(
-    query: Heads,
-    key: Heads,
-    value: Heads,
-    mask: Shown,
-    reach: Reach,
-    dtype: DType,
-    *,
-    kernels: bool,
-    on_cpu: Attention,
-    otherwise: Attention,
-) -> Heads:
-    """Sums of the values weighted by attention, in `dtype`, by the platform that it is compiled for.
-
-    Args:
-      mask: of padding on the right.
-      reach: which keys a query sees.
-      kernels: whether the hardware's own may be taken.
-    """
-
-    def on_tpu(query: Heads, key: Heads, value: Heads, mask: Shown) -> Heads:
-        from simcse_jax.models.flash_attention import flash_attention  # takes half a second to import
-
-        return flash_attention(query.astype(dtype), key.astype(dtype), value.astype(dtype), mask, *reach)
-
-    branches = {"cpu": on_cpu}
-    length, head_size = query.shape[2:]
-    if kernels and length * -(-head_size // LANES) * LANES <= MOST_OF_TPU and has_plugin("tpu"):
-        branches["tpu"] = on_tpu
-    fits_cudnn = dtype == jnp.bfloat16 and head_size <= MOST_OF_CUDNN and head_size % 8 == 0
-    if kernels and fits_cudnn and has_plugin("cuda"):
-        branches["cuda"] = lambda query, key, value, mask: cudnn(query, key, value, mask, reach)
-    return for_platform(query, key, value, mask, default=otherwise, **branches)
-
-
-def has_plugin(platform: str) -> bool:
-    """Whether programs can be compiled for a platform."""
-    return any(map(installed, PLUGINS[platform]))
+def fits_cudnn(near: Near | None, head_size: int, dtype: DType) -> bool:
+    """Whether cuDNN computes such attention, and programs can be compiled for its GPUs."""
+    fits = dtype == jnp.bfloat16 and head_size <= MOST_OF_CUDNN and head_size % 8 == 0
+    return fits and (near is None or near.in_order) and any(map(installed, CUDA_PLUGINS))
 
 
 def cudnn(query: Heads, key: Heads, value: Heads, mask: Shown, reach: Reach) -> Heads:

@@ -6,7 +6,7 @@ and never has two of them whole. The backward pass gathers each layer, and compu
 
 import dataclasses
 from collections.abc import Callable, Hashable, Sequence
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -16,17 +16,6 @@ from jaxtyping import Array, Float, Int
 Module = TypeVar("Module", bound=nnx.Module)
 
 
-@runtime_checkable
-class Way(Protocol):
-    """How a parameter becomes whole; equal for those of layers that are computed in a loop."""
-
-    def gather(self, sent: jax.Array, part: jax.Array) -> jax.Array:
-        """The whole array, gathered from the parts. Its gradient is the part's."""
-
-    def rows(self, part: jax.Array, numbers: Int[Array, "*tokens"]) -> Float[Array, "*tokens D"]:
-        """Rows of a table, by their numbers."""
-
-
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class Part:
@@ -34,7 +23,7 @@ class Part:
 
     sent: Any  # arrays, or what JAX puts in their places
     part: Any
-    way: Way = dataclasses.field(metadata={"static": True})
+    way: Any = dataclasses.field(metadata={"static": True})  # `training.gathering.Placement`
 
 
 def is_part(value: Any) -> bool:
@@ -61,9 +50,7 @@ def gathered(layer: Module) -> Module:
 def alike(layers: Sequence[nnx.Module], kinds: Sequence[Hashable]) -> list[range]:
     """Runs of consecutive layers that differ in nothing but the values of their parameters.
 
-    Args:
-      layers: all of them; those that share their parameters are the same object.
-      kinds: what else makes them differ.
+    Layers that share their parameters are the same object; `kinds` are what else makes them differ.
     """
     described: list[Any] = []
     runs: list[range] = []
@@ -84,13 +71,10 @@ def in_a_loop(
     hidden: Float[Array, "..."],
     kept: Sequence[str],
 ) -> Float[Array, "L ..."]:
-    """Runs layers that are `alike` in a loop; returns the result of each, from that of the one before.
+    """Runs L layers that are `alike` in a loop; returns the result of each, from that of the one before.
 
-    Args:
-      layers: L of them, the first one's number is `first`.
-      compute: compute(number, layer, hidden) of a layer that is whole.
-      hidden: the first one's input.
-      kept: names of results within a layer that are not computed again.
+    `first` is the first one's number, compute(number, layer, hidden) computes a layer that is whole, and `kept` are the
+    names of results within a layer that are not computed again.
     """
     graph, _ = nnx.split(layers[0])
     states = [nnx.split(layer)[1] for layer in layers]

@@ -1,11 +1,10 @@
 """The shape of an encoder, read from a Hugging Face `config.json`."""
 
 import dataclasses
-import difflib
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from simcse_jax.errors import UserError
+from simcse_jax.errors import UserError, nearest
 from simcse_jax.models import decoders, model_types
 from simcse_jax.models.model_types import (
     AFTER_PADDING,
@@ -17,8 +16,10 @@ from simcse_jax.models.model_types import (
     WORD_VECTORS,
     ModelType,
     RotaryScaling,
-    check_same,
     flag,
+    number,
+    refuse,
+    whole,
 )
 
 SIMILARITIES = ("cosine", "dot", "euclidean", "manhattan")  # of embeddings; distances are negative
@@ -34,20 +35,11 @@ SIZES = {
 OWN_SIZES = {"type_vocab_size": "type_vocab_size", "embedding_size": "embedding_size"}
 OWN_SIZES |= {"num_hidden_groups": "layer_groups", TASKS: "task_types"}
 
-# The least and the most of each number: hundreds of times the largest published encoder's.
-BOUNDS = {
-    "vocab_size": (1, 1 << 26),
-    "hidden_size": (1, 1 << 16),
-    "num_hidden_layers": (1, MOST_LAYERS),
-    "num_attention_heads": (1, 1 << 16),
-    "intermediate_size": (1, 1 << 20),
-    "max_position_embeddings": (1, 1 << 26),
-    "type_vocab_size": (1, 1 << 16),
-    TASKS: (1, 1 << 16),
-    "embedding_size": (1, 1 << 16),
-    "num_hidden_groups": (1, 1 << 10),
-    "pad_token_id": (0, 1 << 26),
-}
+# The most of each number: hundreds of times the largest published encoder's.
+MOST = {"num_hidden_layers": MOST_LAYERS, "num_hidden_groups": MOST_LAYERS}
+MOST |= dict.fromkeys(("vocab_size", "max_position_embeddings", "pad_token_id"), 1 << 26)
+MOST |= dict.fromkeys(("hidden_size", "num_attention_heads", "type_vocab_size", TASKS, "embedding_size"), 1 << 16)
+MOST |= {"intermediate_size": 1 << 20}
 MOST_WORDS = 4096  # of a sentence whose word vectors are averaged; it is padded to so many in memory
 # With any of these the model computes something else.
 OTHER_MODELS = ("is_decoder", "add_cross_attention", "pruned_heads", "quantization_config")
@@ -306,7 +298,8 @@ class EncoderConfig:
         kind = _kind_of(config, where)
         if (read := READERS.get(config["model_type"])) is not None:
             config, kind = read(config, kind, where)
-        config = {**BERT_DEFAULTS, **kind.defaults, **_with_usual_names(config, kind.names, where), **kind.fixed}
+        usual = {usual: config[name] for usual, name in kind.names.items() if name in config}
+        config = {**BERT_DEFAULTS, **kind.defaults, **config, **usual, **kind.fixed}
         if config.get("pad_token_id") is None:
             config["pad_token_id"] = kind.defaults.get("pad_token_id", 0)
         own_name = kind.names.get("hidden_act", "hidden_act")
@@ -321,7 +314,7 @@ class EncoderConfig:
         fields = cls(
             model_type=config["model_type"],
             type_vocab_size=sizes.pop("type_vocab_size", 0),
-            layer_norm_eps=_epsilon(config["layer_norm_eps"], epsilon, where),
+            layer_norm_eps=number({epsilon: config["layer_norm_eps"]}, epsilon, where, 0, 1),
             hidden_act=config["hidden_act"],
             **sizes,
             **kind.parts,
@@ -332,8 +325,8 @@ class EncoderConfig:
             raise UserError(f"{where}: pad_token_id is {fields.pad_token_id}, but vocab_size {fields.vocab_size}")
         if fields.max_length < 3:  # two tokens are special
             raise UserError(f"{where}: max_position_embeddings is {fields.max_positions}, too few for a sentence")
-        if not fields.head_dim and fields.hidden_size % fields.num_heads:
-            name = kind.names.get("hidden_size", "hidden_size")
+        if not fields.head_dim and fields.hidden_size % (fields.num_heads * (1 + (fields.positions == ROTARY))):
+            name = kind.names.get("hidden_size", "hidden_size")  # rotary positions turn pairs of a head's numbers
             raise UserError(f"{where}: {name} {fields.hidden_size} is not divisible by {fields.num_heads} heads")
         if (groups := fields.layer_groups or 1) > fields.num_layers:
             raise UserError(f"{where}: num_hidden_groups is {groups}, more than {fields.num_layers} layers")
@@ -360,52 +353,21 @@ class EncoderConfig:
 
 def _kind_of(config: Mapping[str, Any], where: str) -> ModelType:
     """The line of `MODEL_TYPES`; refuses other types, and fields with which a model is another one."""
-    model_type = config.get("model_type")
-    supported = f"supported are {', '.join(MODEL_TYPES)}"
-    if not isinstance(model_type, str) or not model_type:
-        raise UserError(f"{where}: model_type is {model_type!r:.60}, not a name; {supported}")
+    model_type = str(config.get("model_type"))
     if model_type not in MODEL_TYPES:
-        (nearest,) = difflib.get_close_matches(model_type[:60], MODEL_TYPES, n=1, cutoff=0)
-        raise UserError(f"{where}: model_type is {model_type!r:.60}; {supported}; the nearest in name is {nearest}")
+        supported = f"supported are {', '.join(MODEL_TYPES)}; the nearest in name is {nearest(model_type, MODEL_TYPES)}"
+        raise UserError(f"{where}: model_type is {model_type!r:.60}; {supported}")
     kind = MODEL_TYPES[model_type]
-    if model_type not in READERS and (positions := config.get("position_embedding_type", "absolute")) != "absolute":
-        raise UserError(f"{where}: position_embedding_type is {positions!r:.60}; only 'absolute' is supported")
-    for field, only in kind.only.items():
-        if config.get(field) not in (None, only):
-            raise UserError(f"{where}: {field} is {config[field]!r:.60}; for the type {model_type} it must be {only}")
-    for field in OTHER_MODELS:
-        if config.get(field):
-            raise UserError(f"{where}: {field} is {config[field]!r:.60}; such a model is not supported")
+    only = {field: (value, None) for field, value in kind.only.items()}
+    only |= {field: (None, False, {}) for field in OTHER_MODELS}
+    refuse(config, only | ({} if model_type in READERS else {"position_embedding_type": ("absolute",)}), where)
     return kind
-
-
-def _with_usual_names(config: dict[str, Any], names: Mapping[str, str], where: str) -> dict[str, Any]:
-    """The fields by BERT's names too, where a model type has other ones."""
-    for usual, name in names.items():
-        check_same(config, usual, name, where)
-    return config | {usual: config[name] for usual, name in names.items() if name in config}
 
 
 def _whole(config: Mapping[str, Any], field: str, where: str, names: Mapping[str, str] = NONE) -> int:
     """A field that is a whole number within its bounds; `names` maps ours to the file's where they differ."""
     name = names.get(field, field)
-    if field not in config:
-        raise UserError(f"{where}: the field {name!r} is missing")
-    value, (least, most) = config[field], BOUNDS[field]
-    if type(value) is not int:  # True is one to Python
-        raise UserError(f"{where}: {name} is {value!r:.60}, not a whole number")
-    if not least <= value <= most:
-        bound = f"{least} or more" if value < least else f"at most {most}"
-        raise UserError(f"{where}: {name} is {value!r:.60}; it must be {bound}")
-    return value
-
-
-def _epsilon(value: Any, name: str, where: str) -> float:
-    if type(value) not in (int, float):
-        raise UserError(f"{where}: {name} is {value!r:.60}, not a number")
-    if not 0 <= value < 1:  # false for a NaN
-        raise UserError(f"{where}: {name} is {value!r:.60}; it must be between 0 and 1")
-    return float(value)
+    return whole({name: config.get(field)}, name, None, where, int(field != "pad_token_id"), MOST[field])
 
 
 # Hugging Face's names of activations; the functions are in nonlinearities.py.

@@ -45,13 +45,8 @@ def convolve(
     The released code convolves whatever the encoder has at padding, so a sentence's features depend on its batch
     there; for a sentence without padding the two are the same.
 
-    f is `relu` in the paper, `none` in the released code, as in sentence-transformers' module CNN.
-
-    Args:
-      convolutions: with kernels of odd widths W, of the same number of channels.
-
-    Returns:
-      (B, T, E) float32, E = the number of convolutions times their channels; of no meaning at padding.
+    f is `relu` in the paper, `none` in the released code, as in sentence-transformers' module CNN. W is odd; all
+    convolutions have the same number of channels. The features are float32, and of no meaning at padding.
     """
     kernels = [convolution.kernel[...] for convolution in convolutions]
     tokens = jnp.where(attention_mask[:, :, None] > 0, hidden, 0)

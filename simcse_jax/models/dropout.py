@@ -42,14 +42,7 @@ def drop(x: Float[Array, "*shape"], mask: Mask | None) -> Float[Array, "*shape"]
 
 @jax.jit  # traced once, not at every use, which halves the text of a step's program
 def threefry2x32(key: Words, x0: UInt32[Array, "..."], x1: UInt32[Array, "..."]) -> Words:
-    """Threefry-2x32 with 20 rounds (Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3").
-
-    Args:
-      key: two uint32 words, broadcastable against the counters.
-
-    Returns:
-      Two uint32 words of random bits, in the broadcast shape.
-    """
+    """Threefry-2x32 with 20 rounds (Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3")."""
     k0, k1 = key
     schedule = (k0, k1, k0 ^ k1 ^ jnp.uint32(0x1BD11BDA))
     rotations = ((13, 15, 26, 6), (17, 29, 16, 24))

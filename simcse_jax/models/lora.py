@@ -112,12 +112,7 @@ def fresh(config: EncoderConfig, key: Key[Array, ""]) -> dict[str, jax.Array]:
 
 
 def merge(params: Arrays, config: EncoderConfig, prefix: str = "") -> dict[str, Any]:
-    """The parameters of an encoder without LoRA that computes the same: W + α/r · A B in the place of W, A and B.
-
-    Args:
-      params: all of an encoder, and whatever else, which stays.
-      config: with `partial`.
-    """
+    """The parameters of an encoder without LoRA that computes the same: W + α/r · A B in the place of W, A and B."""
     result = dict(params)
     for (group, site), (a, b) in names(config).items():
         kernel = f"{prefix}encoder.layers.{group}.{site.part}.kernel"

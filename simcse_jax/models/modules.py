@@ -13,26 +13,14 @@ from simcse_jax.models.nonlinearities import gelu, layer_norm
 PREFIX = "modules."  # the names of their weights start with it, and with the module's number: modules.0.kernel
 LAYER_NORM_EPSILON = 1e-5  # PyTorch's default, which sentence-transformers leaves as it is
 
-# By the names of PyTorch's classes, with the defaults of their arguments.
+# By the names of PyTorch's classes.
 ACTIVATIONS: dict[str, Callable[[Float[Array, "B D"]], Float[Array, "B D"]]] = {
     "Identity": lambda x: x,
     "Tanh": jnp.tanh,
     "ReLU": jax.nn.relu,
-    "ReLU6": jax.nn.relu6,
     "GELU": gelu,
     "SiLU": jax.nn.silu,
-    "Mish": jax.nn.mish,
     "Sigmoid": jax.nn.sigmoid,
-    "LogSigmoid": jax.nn.log_sigmoid,
-    "LeakyReLU": lambda x: jax.nn.leaky_relu(x, 0.01),
-    "ELU": jax.nn.elu,
-    "SELU": jax.nn.selu,
-    "CELU": jax.nn.celu,
-    "Softplus": jax.nn.softplus,
-    "Softsign": jax.nn.soft_sign,
-    "Hardtanh": jax.nn.hard_tanh,
-    "Hardsigmoid": jax.nn.hard_sigmoid,
-    "Hardswish": jax.nn.hard_swish,
 }
 
 

@@ -69,10 +69,8 @@ def einsum(subscripts: str, x: Factor, y: Factor | Copied, dtype: DType) -> Floa
     The incoming gradient is also rounded to `dtype` before its products with the factors. JAX's own rule would mix both
     types in these products, which hardware computes as slow float32 products.
 
-    Args:
-      subscripts: with an output; each letter in two of the three terms, so that the gradients are such products too.
-      x, y: of any float type; their gradients have the same.
-      dtype: float32 or bfloat16, and then that of a copy.
+    Each letter of the subscripts is in two of the three terms, so that the gradients are such products too; these have
+    the types of the factors. `dtype` is float32 or bfloat16, and then that of a copy.
     """
     y, copy = (y.parameter, y.copy) if isinstance(y, Copied) else (y, None)
     if dtype == jnp.float32:

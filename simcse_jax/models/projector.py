@@ -56,11 +56,6 @@ def project(
 
     Batch norm's statistics are over all rows of all V views in the global batch, exactly; there are no running ones. A
     hidden layer has no bias: batch norm would take it away again (SCD's first layer has one, which changes nothing).
-
-    Args:
-      views: (V, B, D) the local rows of views that share statistics.
-      params: those of `fresh_projector`.
-      psum: sums an array over the devices; the identity where one device has all rows.
     """
     x = jnp.asarray(views).reshape(-1, views.shape[-1])
     last = len(projector.widths) - 1

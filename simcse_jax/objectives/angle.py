@@ -20,14 +20,7 @@ def angle_similarity(first: Float[AnyArray, "B D"], second: Float[AnyArray, "B D
     with x̃ the vector of length 1: the cosine, and the sum of the sines of the halves, which keeps a gradient where the
     cosine has none. Li & Li 2024 (arXiv:2309.12871), section 3.4, in the form of their code and of
     sentence-transformers' `pairwise_angle_sim`; the paper's equation subtracts in the other order. `AnglELoss` is
-    `cosent` with this similarity.
-
-    Args:
-      first: (B, D) x; an odd D gets a further column of zeros.
-      second: (B, D) y of the same rows.
-
-    Returns:
-      (B,) from 0 to √2.
+    `cosent` with this similarity, from 0 to √2. An odd D gets a further column of zeros.
     """
     odd = ((0, 0), (0, first.shape[1] % 2))
     x, y = (normalize(jnp.pad(rows, odd)) for rows in (first, second))

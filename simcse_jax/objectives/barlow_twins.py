@@ -34,16 +34,7 @@ def barlow_twins(
     (`scd_loss` in simcse/models_re_vicreg.py) normalizes both views as a batch norm does, and has λ_BT = 0.012 and the
     weight 0.1. So there are two readings of C; λ_BT and the weight are fields of their own.
 
-    Args:
-      first: (B, D) z¹, the local rows.
-      second: (B, D) z² of the same rows.
-      artificial: (M, D) rows of N(0, 1), the same on every device and counted once; M may be 0.
-      psum: sums an array over the devices; the identity when all rows are local.
-      off_diagonal_weight: λ_BT.
-      reading: paper or released.
-
-    Returns:
-      The loss of the global batch, a scalar, the same on every device.
+    `artificial` rows of N(0, 1) are the same on every device and counted once; M may be 0.
     """
     correlation = cross_correlation(first, second, artificial, psum, reading)
     diagonal = jnp.diagonal(correlation)
@@ -71,11 +62,6 @@ def cross_correlation(
     - `released`: C = BN(z¹)ᵀ BN(z²) / (N + M), BN being PyTorch's batch norm without scale and shift over all N + M
       rows: z less its mean, over the square root of its variance (over N + M) plus 1e-5. So each z in the equation is
       centred, and the sums under the roots have (N + M) · 1e-5 added. Centring takes one from the rank.
-
-    Args: as for `barlow_twins`.
-
-    Returns:
-      (D, D), the same on every device.
     """
     count = psum(jnp.float32(len(first))) + len(artificial)
 

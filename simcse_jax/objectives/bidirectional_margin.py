@@ -27,12 +27,7 @@ def bidirectional_margin(
 
     The positive is more similar than a soft negative by α to β: SNCSE (Wang et al. 2022, arXiv:2201.05979). A soft
     negative is a sentence with nearly the same words and another meaning, such as the anchor's negation; hence a bound
-    in both directions, where a hard negative has none.
-
-    Args:
-      anchors, positives: (B, D) h and h⁺, the local rows.
-      soft_negatives: (H, B, D) h⁻, H of each row.
-      lower, upper: α and β.
+    in both directions, where a hard negative has none. α is `lower`, β `upper`.
     """
     difference = candidate_scores(anchors, soft_negatives, "cosine") - cosine(anchors, positives)
     return jax.nn.relu(difference + lower) + jax.nn.relu(-difference - upper)

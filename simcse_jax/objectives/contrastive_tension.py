@@ -28,14 +28,6 @@ def contrastive_tension(
 
     - `paper`: a sentence x, and K pairs of it with other sentences.
     - `released`: K pairs of two fresh sentences each, as the authors' code and sentence-transformers have it.
-
-    Args:
-      first: (B, D) f₁(x), the local rows.
-      second: (B, D) f₂(y) of the same rows.
-      is_positive: (B,) whether x = y.
-
-    Returns:
-      (B,) losses.
     """
     products = jnp.sum(first * second, axis=1)
     return jax.nn.softplus(jnp.where(is_positive, -products, products))

@@ -31,18 +31,6 @@ def cosent(
     scores counts; pairs with the same score are not compared. Huang et al. 2024, "CoSENT: Consistent Sentence
     Embedding via Similarity Ranking" (doi:10.1109/TASLP.2024.3402087); `CoSENTLoss` of sentence-transformers, whose
     `scale` is 1 / τ.
-
-    Args:
-      similarities: (B,) s of this device's pairs.
-      scores: (B,) y of the same pairs.
-      all_similarities: (N,) s of the global batch.
-      all_scores: (N,) y of the global batch.
-      psum: sums an array over the devices; the identity where one device has all rows.
-      gather: (1, B) to (1, N), the rows of all devices; the identity where one device has all rows.
-      temperature: τ.
-
-    Returns:
-      The loss of the global batch, a scalar, the same on every device.
     """
     logits = all_similarities / temperature
 

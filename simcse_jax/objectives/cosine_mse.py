@@ -17,15 +17,7 @@ def cosine_mse(
         ℓ_i = ( cos(u_i, v_i) − y_i )²
 
     Reimers & Gurevych 2019 (arXiv:1908.10084), Section 3, "Regression Objective Function";
-    `CosineSimilarityLoss` of sentence-transformers is its mean.
-
-    Args:
-      first: (B, D) u.
-      second: (B, D) v of the same rows.
-      scores: (B,) y, from 0 to 1.
-
-    Returns:
-      (B,) losses.
+    `CosineSimilarityLoss` of sentence-transformers is its mean. u is `first`, v `second`, y the score, from 0 to 1.
     """
     return jnp.square(cosine(first, second) - scores)
 

@@ -6,7 +6,7 @@ The file of the same name in this folder has the equation, and a subclass with t
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
-from simcse_jax.choices import HEADS, SPANS
+from simcse_jax.choices import SPANS
 from simcse_jax.data.pairing import Pairing
 from simcse_jax.errors import UserError
 from simcse_jax.field import (
@@ -14,7 +14,6 @@ from simcse_jax.field import (
     above,
     at_least,
     at_most,
-    either,
     explain,
     field,
     number,
@@ -70,7 +69,7 @@ class InfoNCE(Objective):
             at_least(0),
             only=lambda config: config.objective.info_nce.negatives != "positives",
         ),
-        "similarity": field("cosine", "The similarity of two embeddings.", either(MEASURES)),
+        "similarity": field("cosine", "The similarity of two embeddings.", one_of(MEASURES)),
         "symmetric": field(False, "Also find the anchor of each positive."),
         "negatives": field(
             "other", f"Which sentences of the other examples are negatives. {explain(NEGATIVES)}.", one_of(NEGATIVES)
@@ -78,12 +77,7 @@ class InfoNCE(Objective):
     }
 
     def check_columns(self, fields: Any, columns: Columns) -> None:
-        """Refuses a weight of hard negatives without any, and hard negatives where both views have theirs."""
-        if columns.most < 3 and fields.hard_negative_weight != 1.0:
-            raise UserError(
-                f"config.objective.info_nce.hard_negative_weight={fields.hard_negative_weight}: "
-                f"{columns.data} has no column of hard negatives"
-            )
+        """Refuses hard negatives where both views have theirs."""
         if columns.number > 2 and fields.negatives == "both":
             raise UserError(
                 f"config.objective.info_nce.negatives=both: {columns.data} has hard negatives, with which it is not "
@@ -240,21 +234,12 @@ class BidirectionalMargin(Objective):
         "upper": number(0.3, "The most that the positive's cosine is to be larger: β.", at_least(0)),
     }
 
-    def check(self, fields: Any, values: Mapping[str, Any], active: Sequence[Objective]) -> None:
-        """Refuses bounds between which there is nothing."""
-        if fields.lower > fields.upper:
-            raise UserError(
-                f"config.objective.{self.name}.lower={fields.lower}: is above objective.{self.name}.upper="
-                f"{fields.upper}, so no margin would be between them; set a lower one"
-            )
-
     def check_columns(self, fields: Any, columns: Columns) -> None:
         """Refuses data in which no row has a soft negative."""
         if columns.number < 3:
             raise UserError(
                 f"config.objective.{self.name}.weight: needs soft negatives, in the column of hard ones, but "
-                f"{columns.data} has no such column; set data.columns.negative (data.columns.positive may be the "
-                "anchors' column)"
+                f"{columns.data} has no such column; set data.columns.negative"
             )
 
 
@@ -284,29 +269,6 @@ class MaskedLM(TokenObjective):
     masks_tokens = True
     features = ("anchor",)
     embeds = paired = compares_views = projectable = truncatable = False
-    checked = (
-        "eval.encoder",
-        "model.dual_encoder",
-        "model.mlp",
-        "model.convolutions.widths",
-        "train.max_steps",
-        "train.epochs",
-    )
-
-    def check(self, fields: Any, values: Mapping[str, Any], active: Sequence[Objective]) -> None:
-        """Refuses two encoders of which it trains one, and parts of the model that nothing would train."""
-        if values["eval.encoder"] == "better" and values["model.dual_encoder"]:
-            raise UserError(
-                "config.eval.encoder=better: objective.mlm trains the language model of the anchors' encoder; "
-                "set eval.encoder=anchor"
-            )
-        if any(other.embeds for other in active) or not (values["train.max_steps"] or values["train.epochs"]):
-            return
-        untrained = "objective.mlm alone does not train what the model would keep"
-        if HEADS[values["model.mlp"]].scored:
-            raise UserError(f"config.model.mlp={values['model.mlp']!r}: {untrained}; set model.mlp=none")
-        if widths := values["model.convolutions.widths"]:
-            raise UserError(f"config.model.convolutions.widths={','.join(widths)}: {untrained}; leave it empty")
 
 
 class ReplacedTokenDetection(SecondPassObjective):
@@ -324,7 +286,7 @@ class ReplacedTokenDetection(SecondPassObjective):
             "The share of tokens that are masked before the generator reads a sentence.",
             rule("above 0 and at most 1", lambda rate: 0 < rate <= 1),
         ),
-        "reading": field("released", f"What is replaced. {explain(REPLACEMENTS)}.", either(REPLACEMENTS)),
+        "reading": field("released", f"What is replaced. {explain(REPLACEMENTS)}.", one_of(REPLACEMENTS)),
     }
 
     def check(self, fields: Any, values: Mapping[str, Any], active: Sequence[Objective]) -> None:
@@ -347,16 +309,7 @@ class SoftmaxNLI(Objective):
     name = "softmax_nli"
     about = "SBERT's classifier of labelled pairs."
     labels = True
-    paired = compares_views = projectable = False
-    checked = ("matryoshka.dimensions",)
-
-    def check(self, fields: Any, values: Mapping[str, Any], active: Sequence[Objective]) -> None:
-        """Refuses truncated embeddings."""
-        if values["matryoshka.dimensions"]:
-            raise UserError(
-                "config.matryoshka.dimensions: objective.softmax_nli has a classifier of whole embeddings; leave it "
-                "empty"
-            )
+    paired = compares_views = projectable = truncatable = False  # the classifier is one of whole embeddings
 
 
 class CoSENT(Objective):
@@ -406,7 +359,7 @@ class MarginMSE(Objective):
     hard_negatives = True
     fields: ClassVar = {
         "weight": weight(),
-        "similarity": field("dot", "The similarity of two embeddings, in both.", either(MEASURES)),
+        "similarity": field("dot", "The similarity of two embeddings, in both.", one_of(MEASURES)),
     }
 
 
@@ -423,7 +376,7 @@ class DistillKL(Objective):
         "teacher_temperature": number(
             0.0, "Divides the teacher's similarities or scores in its place; 0.0: temperature does.", at_least(0)
         ),
-        "similarity": field("dot", "The similarity of two embeddings, in both.", either(MEASURES)),
+        "similarity": field("dot", "The similarity of two embeddings, in both.", one_of(MEASURES)),
     }
 
 
@@ -440,7 +393,7 @@ class GIST(Objective):
         "margin": number(
             0.0, "How much less similar than the positive a negative must be to the teacher.", at_least(0)
         ),
-        "margin_kind": field("absolute", f"What the margin is. {explain(MARGINS)}.", either(MARGINS)),
+        "margin_kind": field("absolute", f"What the margin is. {explain(MARGINS)}.", one_of(MARGINS)),
         "contrast_anchors": field(True, "Other anchors are negatives of an anchor, too."),
         "contrast_positives": field(True, "Other positives are negatives of a positive, too."),
     }
@@ -456,7 +409,7 @@ class RankingDistillation(Objective):
     compares_views = False  # equal views have a list to learn, too
     fields: ClassVar = {
         "weight": weight(),
-        "method": field("listmle", f"Which loss of a list. {explain(LIST_LOSSES)}.", either(LIST_LOSSES)),
+        "method": field("listmle", f"Which loss of a list. {explain(LIST_LOSSES)}.", one_of(LIST_LOSSES)),
         "temperature": number(0.05, "Divides similarities.", above(0)),
         "teacher_temperature": number(
             0.025,

@@ -38,16 +38,6 @@ def dimension_wise(
 
     A dimension that is constant over the batch cannot be standardized: it counts as zero, similar to none, and its
     gradient is zero.
-
-    Args:
-      first: (B, D) z¹, the local rows.
-      second: (B, D) z² of the same rows.
-      psum: sums an array over the devices; the identity when all rows are local.
-      temperature: τ_DCL.
-      reading: paper or released.
-
-    Returns:
-      The loss of the global batch, a scalar, the same on every device.
     """
     count = psum(jnp.float32(first.shape[0]))
     degrees = jnp.maximum(count - 1, 1) if reading == "paper" else count

@@ -24,16 +24,7 @@ def distill_kl(
 
     As Lin et al. 2020 (arXiv:2010.11386) distill a ranking, over an anchor's own positive and hard negatives;
     `DistillKLDivLoss` of sentence-transformers is its mean, with s the dot product. τ² keeps the size of the gradient.
-
-    Args:
-      student: (K, B) scores s of its positive and hard negatives, see `candidates.candidate_scores`.
-      teacher: (K, B) t, of the same sentences.
-      temperature: τ.
-      teacher_temperature: τ', for scores of another scale, such as a cross-encoder's; None: τ.
-      present: False for candidates that an anchor lacks; None: it has all.
-
-    Returns:
-      (B,) losses.
+    τ' is for scores of another scale, such as a cross-encoder's; None: τ. Only candidates that are `present` count.
     """
     if present is not None:
         student, teacher = (jnp.where(present, scores, -jnp.inf) for scores in (student, teacher))

@@ -18,15 +18,7 @@ def embedding_mse(
         ℓ_i = 1/(V D) Σ_{v,d} ( h_ivd − t_ivd )²
 
     Reimers & Gurevych 2020 (arXiv:2004.09813), equation in Section 2; `MSELoss` of sentence-transformers is its mean.
-    An example that has fewer sentences has the mean over these.
-
-    Args:
-      embeddings: (V, B, D) h, all of an example's sentences.
-      teacher: (V, B, D) t of the same sentences.
-      present: False for sentences that an example lacks; None: it has all.
-
-    Returns:
-      (B,) losses.
+    An example that has fewer of the V sentences (`present`) has the mean over these.
     """
     where = None if present is None else present[..., None]
     return jnp.mean(jnp.square(embeddings - teacher), axis=(0, 2), where=where)

@@ -39,13 +39,9 @@ def info_nce(
       positives: (N, D) of the global batch.
       hard_negatives: (N, D) of the global batch, (H, N, D) for H kinds of them, or None.
       positions: (B,) the row of `positives` that belongs to each anchor.
-      temperature: τ.
       hard_negative_weight: α; 0 leaves an anchor's own hard negatives out.
       similarity: cosine or dot.
       candidates: which positives and hard negatives of other examples are left out of the sums; None keeps all.
-
-    Returns:
-      (B,) losses.
     """
     anchors, positives = comparable(similarity, anchors, positives)
     examples, columns = len(positives), len(positives)

@@ -31,16 +31,8 @@ def jensen_shannon(
     released code: each token counts the same, so a long sentence counts more than a short one. The constant, which no
     gradient has, is that of the released code.
 
-    Args:
-      local: (B, T, D) the features of the tokens of this device's sentences.
-      mask: (B, T), 1 for tokens and 0 for padding, which does not count.
-      sentences: (N, D) the vectors of all sentences of the global batch.
-      positions: (B,) the position of each local sentence in `sentences`.
-      psum: sums an array over the devices; the identity where one device has all rows.
-      candidates: which sentences are left out as negatives; N − 1 is the number of the others then. None: none are.
-
-    Returns:
-      The loss of the global batch, a scalar, the same on every device.
+    `positions` are those of this device's sentences among all. Of `candidates` that are left out as negatives, N − 1 is
+    the number of the others.
     """
     scores = jnp.einsum("btd,nd->btn", local, sentences)
     is_own = positions[:, None, None] == jnp.arange(len(sentences))

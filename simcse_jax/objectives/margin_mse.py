@@ -17,15 +17,8 @@ def margin_mse(
         ℓ_i = 1/H Σ_h ( (s(a_i, p_i) − s(a_i, n_ih)) − (t(a_i, p_i) − t(a_i, n_ih)) )²
 
     Hofstätter et al. 2020 (arXiv:2010.02666), equation 5; `MarginMSELoss` of sentence-transformers is its mean, with
-    s the dot product. An anchor that has fewer hard negatives has the mean over these.
-
-    Args:
-      student: (K, B) scores s of its positive and H hard negatives, see `candidates.candidate_scores`.
-      teacher: (K, B) t, of the same sentences.
-      present: False for candidates that an anchor lacks; None: it has all. Each has one hard negative at least.
-
-    Returns:
-      (B,) losses.
+    s the dot product. An anchor that has fewer hard negatives, but one at least, has the mean over these (`present`).
+    The first of the K scores is that of the positive, see `candidates.candidate_scores`.
     """
     ours, theirs = (jnp.subtract(scores[0], scores[1:]) for scores in (student, teacher))
     return jnp.mean(jnp.square(ours - theirs), axis=0, where=None if present is None else present[1:])

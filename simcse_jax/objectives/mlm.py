@@ -36,15 +36,8 @@ def masked_lm(
     The language-model head of BERT (Devlin et al. 2019, task 1 of Section 3.1) and RoBERTa, whose decoder E is tied to
     the word embeddings; SimCSE adds its mean with weight λ (Appendix A, Table D.2).
 
-    Args:
-      hidden: (P, D) last hidden states at the positions to predict.
-      labels: (P,) the original tokens.
-      head: dense.kernel (D, E), dense.bias, norm.scale, norm.bias (E,), bias (V,).
-      word_embedding: (V, E) E; most encoders' tables are as wide as the hidden states.
-      config: of the encoder.
-
-    Returns:
-      (P,) losses.
+    `hidden` are the last hidden states at the positions to predict, `labels` the original tokens, `head` as in
+    `language_model.logits`.
     """
 
     def losses(hidden: Float[AnyArray, "R D"], labels: Int[AnyArray, " R"]) -> Float[Array, " R"]:

@@ -45,7 +45,6 @@ def momentum_contrast(
       queue: (M, D) embeddings of earlier steps, the newest last.
       filled: how many of them, the last ones, are there.
       positions: (B,) the row of `positives` that belongs to each anchor.
-      temperature: τ.
       candidates: which positives and hard negatives of the batch are left out of the sums; None keeps all. Those of
         the queue have no texts, and stay.
     """

@@ -49,7 +49,6 @@ def off_dropout(
       clean_positives: (N, D) z⁺ of the global batch; row positions[i] is in no negative pair of anchor i.
       clean_hard_negatives: (N, D) z⁻ of the global batch, (H, N, D) for H kinds of them, or None.
       positions: (B,) the row of `clean_positives` that belongs to each anchor.
-      temperature: τ.
       m, reading: see above.
       candidates: which clean positives and hard negatives are left out of the sums; None keeps all.
     """

@@ -35,15 +35,6 @@ def ranking_consistency(
     Its public code, perceptiveshawty/RankCSE, bounds log M_i from below by 1e-7, where it means to bound M_i. No
     logarithm of a probability is above 0, so log M_i is that constant, and ½ Σ P log P + ½ Σ Q log Q is left: lists
     that are flat are rewarded, whether they agree or not. P and Q are at least 1e-7 there.
-
-    Args:
-      anchors, positives: (B, D) h and h⁺, the local rows.
-      all_anchors, all_positives: (N, D) those of the global batch.
-      temperature: τ.
-      reading: paper or released.
-
-    Returns:
-      (B,) losses, from 0 to log 2 in the paper's reading.
     """
     references = normalize(all_positives), normalize(all_anchors)
 

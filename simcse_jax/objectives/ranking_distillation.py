@@ -38,18 +38,7 @@ def ranking_distillation(
     Its public code, perceptiveshawty/RankCSE, leaves j = i out of listnet's lists. In listmle it adds 1e-7 to each sum,
     as a share of the list's largest e^{s / τ}. That floor is felt where similarities are further apart than 16 τ.
 
-    Args:
-      anchors: (B, D) h, the local rows.
-      positives: (N, D) h⁺ of the global batch.
-      teacher_anchors, teacher_positives: the teacher's embeddings of the same sentences.
-      positions: (B,) the row of `positives` that belongs to each anchor.
-      temperature: τ.
-      teacher_temperature: τ_T, of listnet alone.
-      method: listmle or listnet.
-      reading: paper or released.
-
-    Returns:
-      (B,) losses.
+    `positions` are the rows of `positives` that belong to the anchors. τ_T is of listnet alone.
     """
     columns, teacher_columns = normalize(positives), normalize(teacher_positives)
 

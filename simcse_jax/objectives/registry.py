@@ -9,7 +9,6 @@ from typing import Any
 
 from simcse_jax.data.pairing import Pairing
 from simcse_jax.errors import UserError, nearest, reason
-from simcse_jax.field import Field
 from simcse_jax.objectives.declarations import DECLARATIONS
 from simcse_jax.objectives.objective import Objective, PairingObjective
 
@@ -36,14 +35,10 @@ def add(source: Any) -> Objective:
     name, fields = getattr(kind, "name", ""), kind.fields
     if not (isinstance(name, str) and name.isidentifier()):
         raise UserError(f"objective {kind.__qualname__}: its `name` must be letters, digits and underscores")
-    if isinstance(source, str) and source != name:
-        raise UserError(f"objective {source}: the class of this entry point has the name {name}; give both one name")
     if name in BUILT_IN:
         raise UserError(f"objective {name}: this is the name of one of the package's own; choose another")
     if "weight" not in fields:
         raise UserError(f"objective {name}: its `fields` must have a weight: simcse_jax.field.weight()")
-    if wrong := next((field for field, value in fields.items() if not isinstance(value, Field)), None):
-        raise UserError(f"objective {name}: fields[{wrong!r}] must be made by simcse_jax.field's number() or field()")
     source, before = _source(kind), OBJECTIVES.get(name)
     if before is None or _source(type(before)) != source:
         OBJECTIVES[name] = kind()

@@ -41,14 +41,7 @@ def replaced_token_detection(
     padding adds nothing to the sum, that is ours times the share of positions that are tokens: λ = 0.005 there is about
     0.005 times this share here. ⚠ The share is that of the authors' data; the recipe keeps λ as the paper has it.
 
-    Args:
-      hidden: (B, T, D) last hidden states of the discriminator.
-      replaced: (B, T) which tokens are not the original ones.
-      kernel: (D, 2) Wᵀ.
-      bias: (2,) b.
-
-    Returns:
-      (B, T) losses, float32; those of padding mean nothing.
+    The kernel is Wᵀ. Losses are float32; those of padding mean nothing.
     """
     scores = jnp.asarray(hidden, jnp.float32) @ kernel + bias
     return jax.nn.logsumexp(scores, axis=2) - jnp.where(replaced, scores[..., 1], scores[..., 0])

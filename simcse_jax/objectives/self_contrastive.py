@@ -20,14 +20,6 @@ def self_contrastive(
     Klein & Nabi 2022 (SCD, arXiv:2203.07847), the self-contrastive term. The sign is plus, so the views of a sentence
     repel each other: alone it would only make embeddings noisy, and the decorrelation next to it (`barlow_twins`, on
     projected embeddings) pulls them together again.
-
-    Args:
-      first: (B, D) h¹.
-      second: (B, D) h² of the same sentences.
-      temperature: τ.
-
-    Returns:
-      (B,) losses.
     """
     return cosine(first, second) / temperature
 

@@ -24,16 +24,8 @@ def softmax_nli(
         o = softmax(W (u, v, |u − v|)),   ℓ = −log o_label
 
     Reimers & Gurevych 2019 (arXiv:1908.10084), Section 3, "Classification Objective Function": no bias. W is
-    discarded after training.
-
-    Args:
-      first: (B, D) u, premises.
-      second: (B, D) v, hypotheses.
-      label: (B,) integers below C, the class of each pair.
-      kernel: (3D, C) Wᵀ; C = 3 for entailment, neutral and contradiction.
-
-    Returns:
-      (B,) losses.
+    discarded after training. u are premises, v hypotheses, the labels integers below C, and the kernel is Wᵀ; C = 3 for
+    entailment, neutral and contradiction.
     """
     logits = jnp.concatenate([first, second, jnp.abs(first - second)], axis=1) @ kernel
     return jax.nn.logsumexp(logits, axis=1) - jnp.take_along_axis(logits, label[:, None], axis=1)[:, 0]

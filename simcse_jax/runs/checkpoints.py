@@ -3,12 +3,13 @@
 import contextlib
 import json
 import logging
+import math
 import os
 import re
 import shutil
 import sys
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, TypeVar
 
 import absl.logging
 import jax
@@ -20,7 +21,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 from simcse_jax.devices import processes
 from simcse_jax.devices.parts import divide
 from simcse_jax.errors import UserError, reason
-from simcse_jax.host.storage import Folder, check_lock, is_remote, look_up_bucket, write_atomically
+from simcse_jax.host.storage import Folder, check_lock, is_remote, write_atomically
 from simcse_jax.models.parameters import Params
 from simcse_jax.runs.state import TrainState
 
@@ -29,9 +30,11 @@ SAVE_SECONDS = 600  # for all processes to write their parts
 DAMAGED = "damaged_checkpoints"  # the folder for checkpoints that cannot be read
 DELETED = "deleted"  # where a checkpoint is moved before its files are removed, so that no kill leaves half of one
 
+T = TypeVar("T")
+
 
 class _Owned(ocp.path.atomicity.CommitFileTemporaryPath):
-    """A checkpoint in a store, where its last object makes it count: only while the workdir's lock is this job's."""
+    """A checkpoint in a store, where its last object makes it count: only while the workdir is this job's."""
 
     async def finalize(self) -> None:
         check_lock(self.get_final())
@@ -45,6 +48,7 @@ class Checkpoints:
         """Opens `workdir/checkpoints`.
 
         Args:
+          workdir: of the run.
           keep_every: also keep the checkpoint of every n-th step; 0: only the two latest and the best.
           read_only: for commands that only load.
         """
@@ -60,25 +64,26 @@ class Checkpoints:
         ]
         if keep_every:
             keep.append(policies.EveryNSteps(keep_every))
+        remote = is_remote(workdir)
         options = ocp.CheckpointManagerOptions(
             best_fn=_score,
             preservation_policy=policies.AnyPreservationPolicy(keep),
             cleanup_tmp_directories=not read_only,
-            temporary_path_class=_Owned if is_remote(workdir) else None,
-            todelete_subdir=None if read_only or is_remote(workdir) else DELETED,
+            temporary_path_class=_Owned if remote else None,
+            todelete_subdir=None if read_only or remote else DELETED,
             read_only=read_only,
             async_options=ocp.AsyncOptions(timeout_secs=SAVE_SECONDS),
             multiprocessing_options=_single_process() if read_only else ocp.options.MultiprocessingOptions(),
         )
-        self._folder = epath.Path(workdir if is_remote(workdir) else workdir.absolute()) / "checkpoints"
-        with contextlib.nullcontext() if read_only else processes.exit_together():  # each reader reads for itself
-            if is_remote(self._folder) and not read_only:
-                with self._readable():
-                    look_up_bucket(self._folder)
-            if read_only or processes.is_first():
-                self._check_scores(read_only)
-            self._read_only = read_only
-            self._remove_deleted()
+        self._folder = epath.Path(workdir if remote else workdir.absolute()) / "checkpoints"
+        self._removes = not (read_only or remote) and processes.is_first()
+        if not read_only:
+            with processes.exit_together():
+                if remote:
+                    self._look_up_bucket()
+                if processes.is_first():
+                    self._set_aside(self._damaged_scores())
+        self._remove_deleted()
         with self._readable():
             self._manager = ocp.CheckpointManager(self._folder, options=options)
 
@@ -125,67 +130,37 @@ class Checkpoints:
     def resume(self, like: TrainState) -> TrainState | None:
         """The newest state that can be read, with the shapes and the placement of `like`; None if none was saved.
 
-        A damaged one (a missing or truncated file, a flipped bit) is moved to `damaged_checkpoints` with a message, and
-        the one before it is read.
+        A damaged one (a missing or truncated file, a flipped bit) is moved to `damaged_checkpoints` with a message.
 
         Raises:
-          UserError: when none of the checkpoints can be read, or their moments have another type.
+          UserError: when none of the checkpoints can be read.
         """
-        errors = {}
-        for step in reversed(self.steps):
-            with processes.exit_together():
-                self._check_type_of_mean(step, like)
-            try:
-                with processes.exit_together():
-                    state = self._twice(self.restore, step, like)
-            except UserError as error:
-                errors[step] = error
-                continue
-            self._set_all_aside(errors, f"going back to step {step}")
-            return state
-        if errors:
-            raise next(iter(errors.values()))
-        return None
+        steps = reversed(self.steps)
+        return self._first_readable(steps, lambda step: self.restore(step, like))[1] if self.steps else None
 
     def restore_best(self, like: Params) -> tuple[int, Params]:
         """The step and the parameters of the best checkpoint that can be read; damaged ones are set aside."""
-        while True:
-            best = self.best
-            assert best is not None
+        best = self.best
+        scores = {step: (self._manager.metrics(step) or {}).get(SCORE, -math.inf) for step in self.steps}
+        steps = sorted(self.steps, key=lambda step: (step == best, scores[step], step))
+        return self._first_readable(reversed(steps), lambda step: self.restore_params(step, like))
+
+    def _first_readable(self, steps: Iterable[int], read: Callable[[int], T]) -> tuple[int, T]:
+        errors: dict[int, str] = {}
+        for step in steps:
             try:
                 with processes.exit_together():
-                    return best, self._twice(self.restore_params, best, like)
+                    found = read(step)
             except UserError as error:
-                if len(self.steps) == 1:
-                    raise
-                self._set_all_aside({best: error}, "taking the next best")
-
-    def _check_type_of_mean(self, step: int, like: TrainState) -> None:
-        """Refuses a mean of gradients of another type than the run's, which Orbax would silently convert."""
-        try:
-            saved = ocp.StandardCheckpointHandler().metadata(self._folder / str(step) / "optimizer").tree
-        except Exception:  # it is damaged, as reading it will show
-            return
-        was, wanted = _mean_dtypes(saved), _mean_dtypes(like.optimizer)
-        if was and wanted and was != wanted:
-            raise UserError(
-                f"{self._folder}: step {step} has the optimizer's mu in {was}, and this run keeps it in {wanted}; "
-                f"set train.mu_dtype={was}, or choose another workdir"
-            )
-
-    def _twice(self, read: Callable[..., Any], *args: Any) -> Any:
-        # A network disk may fail once; a damaged file fails again.
-        with contextlib.suppress(UserError):
-            return read(*args)
-        return read(*args)
-
-    def _set_all_aside(self, errors: dict[int, UserError], instead: str) -> None:
-        with processes.exit_together():  # no process looks again before they are moved
-            for damaged, error in errors.items():
+                errors[step] = str(error)
+                continue
+            with processes.exit_together():  # no process looks again before they are moved
                 if processes.is_first():
-                    self._set_aside(damaged, f"{error}; {instead}")
-        if errors:
-            self._manager.reload()
+                    self._set_aside({old: f"{error}; going on with step {step}" for old, error in errors.items()})
+            if errors:
+                self._manager.reload()
+            return step, found
+        raise UserError(next(iter(errors.values())))
 
     def restore(self, step: int, like: TrainState) -> TrainState:
         """The state saved at `step`, with the shapes and the placement of `like`."""
@@ -193,23 +168,15 @@ class Checkpoints:
         kept = restored.kept if like.kept else {}
         return TrainState(restored.optimizer["step"], restored.params, restored.optimizer["optimizer"], kept)
 
-    def restore_params(
-        self, step: int, like: Mapping[str, jax.Array | jax.ShapeDtypeStruct], *, extra: bool = False
-    ) -> Params:
+    def restore_params(self, step: int, like: Mapping[str, jax.Array | jax.ShapeDtypeStruct]) -> Params:
         """Only the parameters saved at `step`, with the placement of `like`; if it has none, on one device here.
 
-        Args:
-          step: of a saved state.
-          like: the parameters to restore.
-          extra: whether the checkpoint may have further parameters, those of a user's own objective.
+        A checkpoint may have further parameters, those of a user's own objective.
         """
-        wanted: dict[str, Any] = dict(like)
-        if extra:
-            with self._readable(step):
-                saved = ocp.PyTreeCheckpointHandler().metadata(self._folder / str(step) / "params").tree
-            shapes = {name: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) for name, leaf in saved.items()}
-            wanted = shapes | wanted
-        params = self._restore(step, params=wanted).params
+        with self._readable(step):
+            saved = ocp.PyTreeCheckpointHandler().metadata(self._folder / str(step) / "params").tree
+        shapes = {name: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) for name, leaf in saved.items()}
+        params = self._restore(step, params=shapes | dict(like)).params
         return {name: params[name] for name in like}
 
     def _restore(self, step: int, **items: Any) -> ocp.args.Composite:
@@ -237,35 +204,37 @@ class Checkpoints:
                 **{name: divide(restored[name], jax.tree.map(placement, item)) for name, item in items.items()}
             )
 
-    def _check_scores(self, read_only: bool) -> None:
-        """Sets checkpoints with a damaged score aside: Orbax reads all scores before it opens any checkpoint."""
-        for path in sorted(self._folder.glob("*/metrics/metrics")) if self._folder.exists() else ():
-            if not path.parent.parent.name.isdigit():
-                continue  # from a save that is running or was killed: Orbax removes it
-            try:
-                metrics = json.loads(path.read_text())
-            except FileNotFoundError:
-                continue  # the run has removed it meanwhile
-            except (ValueError, RecursionError):
-                metrics = {}
-            if metrics is None or (isinstance(metrics, dict) and type(metrics.get(SCORE)) in (int, float)):
-                continue  # Orbax's null, or a score
-            problem = f"{path}: damaged"
-            if read_only:
-                raise UserError(f"{problem}; start the run again, which sets that checkpoint aside")
-            self._set_aside(int(path.parent.parent.name), problem)
+    def _damaged_scores(self) -> dict[int, str]:
+        """The steps with a damaged score, and what to say: Orbax reads all scores before it opens any checkpoint."""
+        damaged = {}
+        for path in self._folder.glob("*/metrics/metrics"):
+            with contextlib.suppress(FileNotFoundError):
+                try:
+                    json.loads(path.read_text())
+                except (ValueError, RecursionError):
+                    if path.parent.parent.name.isdigit():  # not that of a killed save, which Orbax removes
+                        damaged[int(path.parent.parent.name)] = f"{path}: damaged"
+        return damaged
 
-    def _set_aside(self, step: int, problem: str) -> None:
-        target = self._folder.parent / DAMAGED / str(step)
-        # A store has a folder only with something in it, and nothing can be moved before.
-        write_atomically(target.parent / f"{step}.txt", f"{problem}\n")
-        try:
-            if target.exists():
-                target.rmtree()
-            (self._folder / str(step)).rename(target)
-        except Exception as error:  # an OSError, or an error of a store's client
-            raise UserError(f"{problem}; it cannot be moved to {target}: {reason(error)}") from None
-        processes.say(f"{problem}; it was moved to {DAMAGED}/{step}")
+    def _set_aside(self, damaged: Mapping[int, str]) -> None:
+        for step, problem in damaged.items():
+            target = self._folder.parent / DAMAGED / str(step)
+            # A store has a folder only with something in it, and nothing can be moved before.
+            write_atomically(target.parent / f"{step}.txt", f"{problem}\n")
+            try:
+                if target.exists():
+                    target.rmtree()
+                (self._folder / str(step)).rename(target)
+            except Exception as error:  # an OSError, or an error of a store's client
+                raise UserError(f"{problem}; it cannot be moved to {target}: {reason(error)}") from None
+            processes.say(f"{problem}; it was moved to {DAMAGED}/{step}")
+
+    def _look_up_bucket(self) -> None:
+        """As Orbax does before it deletes a checkpoint: a missing right shows now, not hours later."""
+        from google.cloud import storage
+
+        with self._readable():
+            storage.Client().get_bucket(str(self._folder).removeprefix("gs://").split("/")[0])
 
     @contextlib.contextmanager
     def _readable(self, step: int | None = None) -> Iterator[None]:
@@ -282,14 +251,10 @@ class Checkpoints:
         except UserError:  # another job has the workdir
             raise
         except Exception as error:
-            saved = [int(path.name) for path in self._folder.iterdir() if path.name.isdigit()]
-            last_saved = f"the last good one is that of step {max(saved)}" if saved else "none was saved yet"
             code = re.search(r"os_error_code='(\d+)'", str(error))  # tensorstore's message is long
             why = os.strerror(int(code[1])) if code else reason(error)
-            raise UserError(
-                f"{self._folder}: a checkpoint cannot be saved: {why}; {last_saved}. "
-                "Make room, or make the folder writable; the same command resumes there"
-            ) from None
+            cure = "make room, or make the folder writable; the same command resumes from the last good one"
+            raise UserError(f"{self._folder}: a checkpoint cannot be saved: {why}; {cure}") from None
 
     def close(self) -> None:
         """Waits for running saves."""
@@ -298,7 +263,7 @@ class Checkpoints:
             self._remove_deleted()
 
     def _remove_deleted(self) -> None:
-        if not self._read_only and processes.is_first() and not is_remote(self._folder):
+        if self._removes:
             shutil.rmtree(self._folder / DELETED, ignore_errors=True)
 
 
@@ -323,13 +288,6 @@ def _items(state: TrainState) -> dict[str, Any]:
     """The parts of a checkpoint, each in a folder of its own; `kept` is there only if an objective keeps something."""
     items = {"params": state.params, "optimizer": {"step": state.step, "optimizer": state.optimizer}}
     return items | ({"kept": state.kept} if state.kept else {})
-
-
-def _mean_dtypes(optimizer: Any) -> str:
-    """The types of AdamW's mean of gradients, `mu` in optax; empty for an optimizer without one."""
-    leaves = jax.tree_util.tree_leaves_with_path(optimizer)
-    mean = [leaf for path, leaf in leaves if any(getattr(key, "name", getattr(key, "key", "")) == "mu" for key in path)]
-    return " and ".join(sorted({jnp.dtype(leaf.dtype).name for leaf in mean}))
 
 
 def _single_process() -> ocp.options.MultiprocessingOptions:

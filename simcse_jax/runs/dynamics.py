@@ -27,13 +27,12 @@ from simcse_jax.models import parameters, partial
 from simcse_jax.models.head import has_head
 from simcse_jax.models.parameters import Params
 from simcse_jax.models.sentence_encoder import build
-from simcse_jax.objectives.registry import find_temperature, has_user_objective
+from simcse_jax.objectives.registry import find_temperature
 from simcse_jax.runs.loading import load_model, load_workdir, open_checkpoints
 from simcse_jax.runs.run_files import FREE, SINGULAR_VALUES, read_modules
 from simcse_jax.runs.state import add_parts, initial_params, model_spec, read_frozen, split_shapes, starting_adapter
 from simcse_jax.runs.workdir import Workdir
 
-MEASURED = ("data", "sentences", "split", "repeated_sentences")  # the fields of `analysis` that choose the sentences
 Point = dict[str, float]  # `step`, and the measures
 PLANE = ("alignment", "uniformity")
 SEED_FOLDER = re.compile(r"seed\d+")  # of a sweep's run, in the folder of its row
@@ -43,18 +42,16 @@ def read_run(folder: Folder) -> dict[str, Any]:
     """The facts of a run's `run.json`.
 
     Returns:
-      `config`: the fields that change the trained model and its embeddings, by dotted names; `analysis`: the data that
-      it measured; `sha256`: of the contents of what it read, by field.
+      `fields`: all, by dotted names; `config`: those that change the trained model and its embeddings; `sha256`: of the
+      contents of what it read, by field.
     """
     workdir = Workdir(folder)
     workdir.check_exists(f"--runs {folder}")
     run = workdir.read_run()
     fields = flatten(run["config"])
-    analysis = {name: fields[f"analysis.{name}"] for name in MEASURED}
-    analysis |= {"eval.data": fields["eval.data"], "sha256": run["sha256"].get("analysis.data")}
     kept = ("eval.pooler", "eval.encoder")  # they choose what is scored
     config = {name: value for name, value in fields.items() if name in kept or not name.startswith((*FREE, "eval."))}
-    return {"config": config, "analysis": analysis, "sha256": run["sha256"]}
+    return {"fields": fields, "config": config, "sha256": run["sha256"]}
 
 
 def survey_checkpoints(
@@ -104,17 +101,18 @@ def read_measurements(
                 f"--runs {name}: nothing was measured while it trained; train it with --config.analysis.every=10, say, "
                 "or give --data to measure the checkpoints that it kept"
             )
-    (first, analysis), *other_analyses = ((name, run["analysis"]) for name, run in runs.items())
-    for name, other in other_analyses:
-        keys = ["sha256"] if analysis["sha256"] and other["sha256"] else [*MEASURED, "eval.data"]
-        if any(analysis[key] != other[key] for key in keys):
-            raise UserError(
-                f"--runs {first} and {name} were not measured on the same sentences while they trained; "
-                "give --data to measure the checkpoints that they kept"
-            )
-    where = Path(analysis["data"] or analysis["eval.data"])
-    about = {"source": "measured while it trained (analysis.every)", "sentences": f"at most {analysis['sentences']}"}
-    return points, about, where.name if where.suffix else f"STS-B {analysis['split']}"
+    data = {run["sha256"].get("analysis.data"): name for name, run in runs.items()}
+    if len(data) > 1:
+        first, second, *_ = data.values()
+        raise UserError(
+            f"--runs {first} and {second} were not measured on the same sentences while they trained; "
+            "give --data to measure the checkpoints that they kept"
+        )
+    fields = next(iter(runs.values()))["fields"]
+    where = Path(fields["analysis.data"] or fields["eval.data"])
+    count = f"at most {fields['analysis.sentences']}"
+    about = {"source": "measured while it trained (analysis.every)", "sentences": count}
+    return points, about, where.name if where.suffix else f"STS-B {fields['analysis.split']}"
 
 
 class CheckpointEncoder(NamedTuple):
@@ -162,10 +160,9 @@ def checkpoint_encoders(folder: Folder, batch_size: int = 64) -> Iterator[Checkp
     spec = model_spec(run["config"])
     shapes, of_frozen = split_shapes(model.config, spec)
     encoder, frozen = add_parts(model.config, spec), read_frozen(model.folder, run, of_frozen)
-    extra = has_user_objective(run["config"]["objective"])
     with open_checkpoints(folder) as checkpoints:
         for step in kept_steps(folder):
-            trained = checkpoints.restore_params(step, shapes, extra=extra)
+            trained = checkpoints.restore_params(step, shapes)
             params = partial.merged(partial.whole(trained, frozen), encoder)
             yield make_encoder(step, parameters.sentence_encoder(params, checkpoints.tower(step)))
 
@@ -182,11 +179,10 @@ def starting_params(folder: Folder, run: dict[str, Any]) -> Params | None:
     except UserError as error:
         print(f"{folder}: step 0 is left out: {error}", flush=True)
         return None
-    if sha256(*(np.asarray(model.params[part]) for part in sorted(model.params))) != run["sha256"]["model.init_from"]:
+    weights = sha256(*(np.asarray(model.params[part]) for part in sorted(model.params)))
+    lora = sha256(*adapter.values()) if spec.lora and adapter else run["sha256"].get("model.lora.init_from")
+    if (weights, lora) != (run["sha256"]["model.init_from"], run["sha256"].get("model.lora.init_from")):
         print(f"{folder}: step 0 is left out: {spec.init_from} has other weights than the run started from", flush=True)
-        return None
-    if spec.lora and adapter and sha256(*adapter.values()) != run["sha256"].get("model.lora.init_from"):
-        print(f"{folder}: step 0 is left out: {spec.lora.init_from} is another adapter by now", flush=True)
         return None
     return partial.merged(initial_params(spec, model, adapter), add_parts(model.config, spec))
 
@@ -208,60 +204,42 @@ def read_records(folders: Mapping[str, Folder], labels: Mapping[str, str]) -> Re
     `labels`: those that the user gave, by the runs' names; empty for none. Runs of a group have the same.
     """
     runs = {name: read_run(folder) for name, folder in folders.items()}
-    scores = {name: _scores(name, folder) for name, folder in folders.items()}
-    scored = {name: values for name, (_, values) in scores.items() if values}
-    tasks = {scores[name][0]: name for name in scored}
-    if len(tasks) > 1:
-        (first_task, first), (other, second), *_ = tasks.items()
-        raise UserError(f"--runs {first} was scored on {first_task}, {second} on {other}; draw them separately")
-    for field, setting in (("eval.retrieval.data", "data of retrieval"), ("eval.data", "contents of eval.data")):
-        judged = {runs[name]["sha256"].get(field, ""): name for name in scored}
-        if len(judged) > 1:
-            first, second, *_ = judged.values()
-            raise UserError(f"--runs {first} and {second} were scored on different {setting}; draw them separately")
     lines = {name: Workdir(folder).read_metrics() for name, folder in folders.items()}
+    scores: dict[str, dict[int, float]] = {}
+    judged: dict[tuple[str, ...], str] = {}  # the first run that was scored on each development set
+    for name in folders:
+        for line in lines[name]:
+            for task in (key.removeprefix("eval/") for key in line if key.startswith("eval/")):
+                scores.setdefault(name, {})[line["step"]] = float(line[f"eval/{task}"])
+                data = (runs[name]["sha256"].get(field, "") for field in ("eval.data", "eval.retrieval.data"))
+                judged.setdefault((task, *data), name)
+    if len(judged) > 1:
+        first, second, *_ = judged.values()
+        raise UserError(f"--runs {first} and {second} were scored on different data; draw them separately")
     measured = {name: folders[name] for name in folders if any("analysis" in line for line in lines[name])}
     points: dict[str, list[Point]] = {}
     measured_on = ""
     if measured:
         points, _, measured_on = read_measurements(measured, {name: runs[name] for name in measured})
-    if silent := [name for name in folders if name not in scored and name not in measured]:
-        raise UserError(
-            f"--runs {silent[0]}: nothing was recorded while it trained: no scores (eval.data), and no measures "
-            "(--config.analysis.every=10); give --data to measure the checkpoints that it kept"
-        )
     plane = {
         name: {int(point["step"]): {field: point[field] for field in PLANE} for point in of_run}
         for name, of_run in points.items()
         if all(field in point for point in of_run for field in PLANE)
     }
     spectra = {name: spectra_of_run for name in points if (spectra_of_run := _spectra(lines[name]))}
-    if not scored and not plane and not spectra:
+    if silent := [name for name in folders if name not in {*scores, *plane, *spectra}]:
         raise UserError(
-            f"--runs {next(iter(folders))}: there is nothing to draw: alignment was not measured, which needs "
-            "analysis.data of pairs, and nothing was scored (eval.data); give --data to measure the checkpoints that "
-            "it kept"
+            f"--runs {silent[0]}: nothing was recorded while it trained: no scores (eval.data), and no measures "
+            "(--config.analysis.every=10); give --data to measure the checkpoints that it kept"
         )
-    return Records(_groups(runs, labels), scored, next(iter(tasks), ""), plane, spectra, measured_on)
+    scored_on = next(iter(judged), ("",))[0]
+    return Records(_groups(runs, labels), scores, scored_on, plane, spectra, measured_on)
 
 
 def folder_name(name: str) -> str:
     """A run's name for a picture: that of a sweep's run without the folder of its seed."""
     path = PurePosixPath(name.rstrip("/"))
     return str(path.parent) if SEED_FOLDER.fullmatch(path.name) and path.parent.name else name
-
-
-def _scores(name: str, folder: Folder) -> tuple[str, dict[int, float]]:
-    """The name of the development pairs, and the scores by step."""
-    scores, tasks = {}, set()
-    for line in Workdir(folder).read_metrics():
-        for key, value in line.items():
-            if key.startswith("eval/"):
-                tasks.add(key.removeprefix("eval/"))
-                scores[line["step"]] = float(value)
-    if len(tasks) > 1:
-        raise UserError(f"--runs {name}: metrics.jsonl has scores of {' and '.join(sorted(tasks))}; one is expected")
-    return next(iter(tasks), ""), scores
 
 
 def _spectra(lines: Iterable[dict[str, Any]]) -> dict[int, Spectrum]:

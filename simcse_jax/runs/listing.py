@@ -10,7 +10,7 @@ from simcse_jax.config.fields import flatten, short_names
 from simcse_jax.errors import UserError, system_message
 from simcse_jax.host.storage import read_json
 from simcse_jax.runs.metrics_file import read_metrics
-from simcse_jax.runs.run_files import AGAINST_START, BEST_STEP, FREE, check_result, check_run
+from simcse_jax.runs.run_files import AGAINST_START, BEST_STEP, FREE, read_run
 
 WIDEST = 32  # characters of a value
 NONE: Mapping[Path, str] = MappingProxyType({})
@@ -52,9 +52,9 @@ def find_runs(folders: Sequence[Path]) -> list[Path]:
 
 def summarize_run(folder: Path) -> RunSummary:
     """A run as its files describe it."""
-    run = check_run(read_json(folder / "run.json"), str(folder / "run.json"))
+    run = read_run(folder / "run.json")
     file = folder / "result.json"
-    result = check_result(read_json(file), str(file)) if file.is_file() else {}
+    result = read_json(file) if file.is_file() else {}
     scored: dict[int, dict[str, float]] = {}
     steps = 0
     for line in read_metrics(folder):

@@ -26,7 +26,6 @@ from simcse_jax.models.head import PREFIX
 from simcse_jax.models.model_types import WORD_VECTORS
 from simcse_jax.models.parameters import LANGUAGE_MODEL, sentence_encoder, subset
 from simcse_jax.models.sentence_encoder import build
-from simcse_jax.objectives.registry import has_user_objective
 from simcse_jax.runs.run_files import KEPT, read_modules
 from simcse_jax.runs.state import add_parts, model_spec, read_frozen, split_shapes
 from simcse_jax.runs.workdir import Workdir
@@ -74,8 +73,7 @@ def load_workdir(folder: Folder, num_layers: int = 0, step: int | str | None = N
     shapes, of_frozen = split_shapes(config, spec)
     with open_checkpoints(folder) as checkpoints:
         chosen = choose_step(checkpoints, workdir, step)
-        extra = has_user_objective(run["config"]["objective"])
-        trained, tower = (checkpoints.restore_params(chosen, shapes, extra=extra), checkpoints.tower(chosen))
+        trained, tower = checkpoints.restore_params(chosen, shapes), checkpoints.tower(chosen)
     copy = _local_copy(folder / "model")
     trained = partial.merged(partial.whole(trained, read_frozen(copy, run, of_frozen)), add_parts(config, spec))
     language_model = {name: np.asarray(value) for name, value in subset(trained, LANGUAGE_MODEL).items()} or None

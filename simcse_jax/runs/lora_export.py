@@ -16,7 +16,6 @@ from simcse_jax.huggingface.public_names import is_from_hub, public_value
 from simcse_jax.huggingface.resolve import resolve
 from simcse_jax.models import parameters
 from simcse_jax.models.lora import lora_of
-from simcse_jax.objectives.registry import has_user_objective
 from simcse_jax.runs.loading import choose_step, open_checkpoints, trained_config
 from simcse_jax.runs.run_files import KEPT, MODULES
 from simcse_jax.runs.state import FINGERPRINT, add_parts, model_spec, split_shapes
@@ -67,8 +66,7 @@ def adapter_writer(folder: Folder, step: int | str | None = None) -> Callable[[P
     encoder = add_parts(trained_config(folder, run), spec)
     with open_checkpoints(folder) as checkpoints:
         chosen = choose_step(checkpoints, workdir, step)
-        extra = has_user_objective(run["config"]["objective"])
-        trained = checkpoints.restore_params(chosen, split_shapes(encoder, spec)[0], extra=extra)
+        trained = checkpoints.restore_params(chosen, split_shapes(encoder, spec)[0])
         weights = parameters.sentence_encoder(trained, checkpoints.tower(chosen))
     for name, value in weights.items():
         if not np.isfinite(np.asarray(value)).all():

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from simcse_jax.errors import UserError, system_message
 from simcse_jax.host.storage import Folder, parse_json, write_atomically
-from simcse_jax.runs.run_files import BEST_STEP, check_line
+from simcse_jax.runs.run_files import BEST_STEP
 
 TRAIN, RESULT = "train", "result"  # the groups of a step's metrics, and of the numbers in `result.json`
 WRITE_SECONDS = 5  # between two writes of metrics.jsonl
@@ -38,7 +38,17 @@ class Reporter(Protocol):
 def read_metrics(folder: Folder) -> list[dict[str, Any]]:
     """The lines of `metrics.jsonl`, which may have none yet."""
     path = folder / "metrics.jsonl"
-    return _whole_lines(path) if path.is_file() else []
+    if not path.is_file():
+        return []
+    try:
+        texts = path.read_text(encoding="utf-8").split("\n")[:-1]  # a last line without its end was cut off
+    except (OSError, ValueError) as error:
+        raise UserError(f"{path}: cannot be read: {system_message(error)}") from None
+    lines = [parse_json(text, f"{path}: line {number}") for number, text in enumerate(texts, 1)]
+    for number, line in enumerate(lines, 1):
+        if type(line.get("step")) is not int or not 0 <= line["step"] < 1 << 53:
+            raise UserError(f"{path}: line {number}: has no step; remove that line")
+    return lines
 
 
 class Metrics:
@@ -88,25 +98,6 @@ class Metrics:
             for reporter in self._reporters:
                 stack.callback(reporter.close)
             self.flush()
-
-
-def _whole_lines(path: Folder) -> list[dict[str, Any]]:
-    # A last line without its end was cut off, and is ignored.
-    try:
-        texts = path.read_text(encoding="utf-8").split("\n")[:-1]
-    except OSError as error:
-        raise UserError(f"{path}: cannot be read: {system_message(error)}") from None
-    except ValueError as error:
-        raise UserError(f"{path}: not UTF-8: {error}") from None
-    lines = []
-    for number, text in enumerate(texts, 1):
-        where = f"{path}: line {number}"
-        try:
-            lines.append(check_line(parse_json(text, where), where))
-        except UserError as error:
-            cure = "" if "; remove" in str(error) else "; remove that line"
-            raise UserError(f"{error}{cure}") from None
-    return lines
 
 
 def add_groups(values: Mapping[str, Any]) -> dict[str, float]:

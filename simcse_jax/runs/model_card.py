@@ -61,6 +61,7 @@ POOLING = {
 }
 # By the similarities of `models.config`.
 COMPARED = dict(zip(SIMILARITIES, ("cosine", "dot product", "Euclidean distance", "Manhattan distance"), strict=True))
+TEMPLATE = Path(__file__).with_suffix(".md")
 PAIRS_IN = (".tsv", ".csv", ".txt")  # files of graded pairs, by the ends of their names
 
 
@@ -73,71 +74,51 @@ def model_card(
     user_fields: Mapping[str, Any] = MappingProxyType({}),
     step: int | None = None,
 ) -> str:
-    """The whole file.
+    """The whole file, from the template `model_card.md`.
 
     Args:
+      model: of the run.
       run: the contents of `run.json`.
+      result: the contents of `result.json`; None where nothing was scored.
       name: the name to load it by: OWNER/NAME on the hub, or a folder's base name.
       revision: the hub's branch, None for the main one.
       user_fields: fields of the front matter that override what the run knows (`card_fields`).
       step: of the checkpoint; None for the best one, which is the one that the run scored.
     """
-    assert model.pooler is not None  # runs have ours
-    result = result if step is None else None
+    from huggingface_hub import ModelCard
+
+    config, hub = run["config"], run["hub"]
+    result = (result if step is None else None) or {}
     size = truncated_size(model)
-    scored = (result or {}).get("truncated", {}).get(str(size)) if size else result
+    scored = result.get("truncated", {}).get(str(size)) if size else result
     if "license" not in user_fields:
-        user_fields = {**read_license(run["config"]["model"]["init_from"]), **user_fields}
-    whose = f"The scores are those of all {model.config.sentence_size} numbers; this model gives the first {size}, "
-    whose += "whose scores stand below them." if task_scores(scored) else "which were not scored."
-    changed = changed_fields(run).items()
-    parts = [
-        f"---\n{front_matter(run, scored, name, user_fields).to_yaml().strip()}\n---",
-        f"# {name.rpartition('/')[2]}",
-        description(model, run) + (f" This is its checkpoint of step {step}." if step is not None else ""),
-        "## Use it",
-        *snippets(name, revision, model),
-        "## Scores",
-        *([whose] if size and result else []),
-        scores(run, result) if step is None else "The run scored another checkpoint than this one.",
-        *against_start(result),
-        "## Training",
-        training(run) if model.config.num_layers else "Nothing was trained: the vectors are those of the file.",
-        "The fields of the recipe that differ from simcse_jax's defaults:",
-        table(("field", "value"), [(f"`{key}`", f"`{value}`" if value else "(none)") for key, value in changed]),
-        "Versions: " + ", ".join(f"{package} {version}" for package, version in run["versions"].items()) + ".",
-    ]
-    return "\n\n".join(parts) + "\n"
+        user_fields = {**read_license(config["model"]["init_from"]), **user_fields}
+    terms = {name: term["weight"] for name, term in config["objective"].items() if term["weight"]}
+    card = ModelCard.from_template(
+        front_matter(run, scored, name, user_fields),
+        template_path=str(TEMPLATE),
+        **{"title": name.rpartition("/")[2], "step": step, "run": run, "config": config, "model": model},
+        encoder=model.config,
+        size=size,
+        compared=COMPARED[model.settings.similarity],
+        modules=describe(model.config.modules) if model.config.modules else "",
+        trained=bool(config["train"]["max_steps"] or config["train"]["epochs"]),
+        base=public_value("model.init_from", config["model"]["init_from"], hub),
+        data=public_value("data.train", config["data"]["train"], hub),
+        loss=" + ".join(f"{weight:g} · `{name}`" for name, weight in terms.items()),
+        pooler=scoring_pooler(config),
+        changed=[(f"`{field}`", f"`{value}`" if value else "(none)") for field, value in changed_fields(run).items()],
+        **code_of(name, revision, model),
+        **scores_of(run, result),
+        is_size_scored=bool(task_scores(scored)),
+    )
+    return card.content.strip() + "\n"
 
 
 def truncated_size(model: Pretrained) -> int:
     """The elements that the model's embeddings keep, if these are not all; else 0."""
     size = model.settings.truncate_dim or 0
     return size if size < model.config.sentence_size else 0
-
-
-def description(model: Pretrained, run: Mapping[str, Any]) -> str:
-    """The model in a line."""
-    base = public_value("model.init_from", run["config"]["model"]["init_from"], run["hub"])
-    head = ", then a dense layer with tanh" if model.has_head else ", no head"
-    if model.config.modules:
-        head += f", then {describe(model.config.modules)}"
-    if model.config.convolutions:
-        head = f" of convolutions of {', '.join(map(str, model.config.convolutions.widths))} tokens" + head
-    text = (
-        f"{model.config.num_layers} layers, pooler `{model.pooler}`{head}, at most {model.max_length} tokens. "
-        f"{'Trained' if _is_trained(run) else 'Made, without training,'} from `{base}`"
-    )
-    if not model.config.num_layers:  # word vectors
-        text = f"The average of the vectors of its words, at most {model.max_length}. Made from `{base}`"
-    size = model.settings.truncate_dim or model.config.sentence_size
-    start = f"A sentence encoder: {size} numbers a sentence, to be compared by {COMPARED[model.settings.similarity]}."
-    if truncated_size(model):
-        start += f" They are the first of {model.config.sentence_size}; `truncate_dim` takes more or fewer."
-    text = f"{start} {text} with simcse_jax {run['versions']['simcse_jax']}."
-    if sizes := run["config"]["matryoshka"]["dimensions"]:
-        text += f" Its first {' or '.join(sizes)} numbers were trained to be embeddings too: `truncate_dim` takes them."
-    return text
 
 
 def read_license(base: str) -> dict[str, str]:
@@ -226,91 +207,27 @@ def front_matter(
     )
 
 
-def snippets(name: str, revision: str | None, model: Pretrained) -> list[str]:
-    """Ways to load it, in Markdown; each sets `embeddings`, (3, D), to the same numbers."""
-    only = ", batch_size=1" if model.config.convolutions else ""  # the library convolves padding too
-    in_transformers = model.config.num_layers and not (model.config.convolutions or model.config.modules)
-    arguments = json.dumps(name) + (f", revision={json.dumps(revision)}" if revision else "")
-    code = {
-        "sentence-transformers": [
-            "from sentence_transformers import SentenceTransformer",
-            "",
-            SENTENCES,
-            f"model = SentenceTransformer({arguments})",
-            f"embeddings = model.encode(sentences{only})",
-        ],
-        **({"transformers": _transformers_lines(arguments, model)} if in_transformers else {}),
-        "simcse_jax": [
-            "from simcse_jax import SimCSE",
-            "",
-            SENTENCES,
-            f"model = SimCSE({json.dumps(f'{name}@{revision}' if revision else name)})",
-            "embeddings = model.encode(sentences)",
-        ],
-    }
-    return ["\n".join([f"With {title}:", "", "```python", *lines, "```"]) for title, lines in code.items()]
-
-
-def _transformers_lines(arguments: str, model: Pretrained) -> list[str]:
-    """Lines of code; `arguments` are the name and perhaps the revision."""
-    assert model.pooler is not None
-    pooler, max_length = model.pooler, model.max_length
-    prompt = model.settings.prompts.get(model.settings.default_prompt_name or "", "")
+def code_of(name: str, revision: str | None, model: Pretrained) -> dict[str, Any]:
+    """The template's values of the code that loads the model, each with the same `embeddings`, (3, D)."""
+    assert model.pooler is not None  # runs have ours
     names = NAMES[model.config.model_type]
-    imports, head = ["from transformers import AutoModel, AutoTokenizer"], []
-    right = ', padding_side="right"' if model.config.positions == ROTARY else ""  # its files may say left
-    if model.has_head and names.has_pooler:
-        head = [f"    embeddings = torch.tanh(model.{names.pooler}(embeddings))  # the head"]
-    elif model.has_head:
-        repository, comma, revision = arguments.partition(", ")
-        folder = f"{3 if pooler in (*AVERAGED, MASK_TOKEN) else 2}_Dense"  # after the pooling and what comes before it
-        imports = ["from safetensors.torch import load_file", *imports, "from transformers.utils import cached_file"]
-        head = [
-            f'    head = load_file(cached_file({repository}, "{folder}/model.safetensors"{comma}{revision}))',
-            '    embeddings = torch.tanh(embeddings @ head["linear.weight"].T + head["linear.bias"])',
-        ]
-    return [
-        "import torch",
-        *imports,
-        "",
-        SENTENCES,
-        *([f"sentences = [{json.dumps(prompt)} + sentence for sentence in sentences]"] if prompt else []),
-        *(["sentences = [sentence.lower() for sentence in sentences]"] if model.tokenizer.lowers_first else []),
-        f"tokenizer = AutoTokenizer.from_pretrained({arguments}{right})",
-        f"model = AutoModel.from_pretrained({arguments}).eval()",
-        f'batch = tokenizer(sentences, padding=True, truncation=True, max_length={max_length}, return_tensors="pt")',
-        "with torch.no_grad():",
-        "    states = model(**batch, output_hidden_states=True).hidden_states",
-        *(['    mask = batch["attention_mask"].unsqueeze(-1)'] if pooler not in FIRST_TOKEN else []),
-        f"    {POOLING[pooler]}",
-        *head,
-        *(["    embeddings = torch.nn.functional.normalize(embeddings)"] if model.normalize else []),
-        *([f"    embeddings = embeddings[:, :{size}]"] if (size := truncated_size(model)) else []),
-    ]
-
-
-def training(run: Mapping[str, Any]) -> str:
-    """Data, seed and device in sentences."""
-    if not _is_trained(run):
-        return "Nothing was trained: the weights are those that it started with."
-    config, device = run["config"], run["device"]
-    terms = {name: term["weight"] for name, term in config["objective"].items() if term["weight"]}
-    data = public_value("data.train", config["data"]["train"], run["hub"])
-    fingerprint = run["sha256"].get("data.train")
-    rows = f", {run['examples']:,} examples" if run["examples"] else ""
-    lines = [f"- Data: `{data}`{rows}" + (f" (SHA-256 of its token ids: `{fingerprint}`)" if fingerprint else "")]
-    lines += [f"- Tokens of a sentence in training, at most: {config['data']['max_length']}"]
-    lines += ["- Loss: " + " + ".join(f"{weight:g} · `{name}`" for name, weight in terms.items())]
-    trained, scored = config["model"]["pooler"], scoring_pooler(config)
-    lines += [f"- Pooler in training: `{trained}`; of this model and its scores: `{scored}`"] * (trained != scored)
-    lines += [f"- Seed: {config['seed']}"]
-    lines += [f"- Device, at the start: {device['count']} × {device['kind']}"]
-    return "\n".join(lines)
-
-
-def _is_trained(run: Mapping[str, Any]) -> bool:
-    train = run["config"]["train"]
-    return bool(train["max_steps"] or train["epochs"])
+    prompt = model.settings.prompts.get(model.settings.default_prompt_name or "", "")
+    # In transformers, a head is the model's own, or a module after the pooling and what comes before it.
+    is_module = model.has_head and not names.has_pooler
+    revision_argument = f", revision={json.dumps(revision)}" if revision else ""
+    return {
+        "sentences": SENTENCES,
+        "repository": json.dumps(name),
+        "revision_argument": revision_argument,
+        "arguments": json.dumps(name) + revision_argument,
+        "own_name": json.dumps(f"{name}@{revision}" if revision else name),
+        "prompt": json.dumps(prompt) if prompt else "",
+        "pads_right": model.config.positions == ROTARY,  # its files may say left
+        "needs_mask": model.pooler not in FIRST_TOKEN,
+        "pooling": POOLING[model.pooler],
+        "own_head": names.pooler,
+        "dense": f"{3 if model.pooler in (*AVERAGED, MASK_TOKEN) else 2}_Dense" if is_module else "",
+    }
 
 
 def changed_fields(run: Mapping[str, Any]) -> dict[str, str]:
@@ -342,7 +259,7 @@ def _is_file(evaluation: Mapping[str, Any]) -> bool:
 
 
 def choice(run: Mapping[str, Any]) -> str:
-    """A sentence about the data that chose the checkpoint, if any did."""
+    """What chose the checkpoint, if anything did."""
     evaluation = run["config"]["eval"]
     name = evaluation["development"]
     if run["config"]["data"]["held_out"]:
@@ -358,97 +275,48 @@ def choice(run: Mapping[str, Any]) -> str:
     return f"the checkpoint was chosen on {data}"
 
 
-def against_start(result: Mapping[str, Any] | None) -> list[str]:
-    """A sentence about the model and its start, if they were compared."""
-    comparison = (result or {}).get(AGAINST_START)
-    if not comparison:
-        return []
-    before, after, low, high = (comparison[name] for name in ("before", "after", "low", "high"))
-    measure = f"{comparison['measure']}: before"
-    text = f"{measure} training {before:.2f}, after it {after:.2f}: {after - before:+.2f}, with a 95% interval from "
-    text += f"{low:+.2f} to {high:+.2f} (paired bootstrap)."
-    if not (result or {}).get(BEST_STEP):
-        text += " Training made it no better, so **this is the model that training started from**."
-    return [text]
+def scores_of(run: Mapping[str, Any], result: Mapping[str, Any]) -> dict[str, Any]:
+    """The template's values of the scores: rows of tables, and what chose the checkpoint."""
+    config, chosen = run["config"], choice(run)
+    evaluation, by_task = config["eval"], task_scores(result)
+    halved = bool(evaluation["against_start"] and evaluation["every"])
+    apart = config["data"]["held_out"] or (halved and _is_file(evaluation))  # the pairs of the scores
+    return {
+        "result": result,
+        "chosen": chosen,
+        "apart": ("the checkpoint was chosen by the other half of them" if halved else chosen) if apart else "",
+        "is_test": all(is_test(run, task) for task in by_task),
+        "chosen_by_retrieval": evaluation["development"] == RETRIEVAL,
+        "fitted": public_value("eval.postprocess_data", evaluation["postprocess_data"], run["hub"]),
+        "similarity": _similarity_rows(by_task),
+        "truncated": _truncated_rows(result.get("truncated", {})),
+        "retrieval": _retrieval_rows(result.get("retrieval", {})) if "retrieval_average" in result else [],
+        "against": result.get(AGAINST_START),
+        "best_step": result.get(BEST_STEP),
+    }
 
 
-def scores(run: Mapping[str, Any], result: Mapping[str, Any] | None) -> str:
-    """The tables of similarity and retrieval, each with its protocol."""
-    parts = [part for part in (similarity(run, result), truncated(result), retrieval(run, result)) if part]
-    return "\n\n".join(parts) or "The run has no scores: nothing was evaluated, or it has not ended."
+def _similarity_rows(by_task: Mapping[str, Mapping[str, Any]]) -> list[tuple[Any, ...]]:
+    values = [(TITLES.get(task, task), scores["spearman"], scores["pairs"]) for task, scores in by_task.items()]
+    if len(values) == len(TASKS):
+        values.append(("mean", sum(spearman for _, spearman, _ in values) / len(values), ""))
+    return [(task, f"{spearman:.2f}", pairs) for task, spearman, pairs in values]
 
 
-def truncated(result: Mapping[str, Any] | None) -> str:
-    """The table of similarity at smaller sizes; empty if there are no such scores."""
-    by_size = (result or {}).get("truncated", {})
-    tables = {size: task_scores(values) for size, values in by_size.items() if isinstance(values, dict)}
-    tables = {size: values for size, values in tables.items() if values}
-    if not tables:
-        return ""
-    tasks = list(next(iter(tables.values())))
-    rows = [(size, *(f"{values[task]['spearman']:.2f}" for task in tasks)) for size, values in tables.items()]
-    titles = ("elements", *(TITLES.get(task, task) for task in tasks))
-    return "The same of the first elements of the embeddings alone:\n\n" + table(titles, rows)
+def _truncated_rows(by_size: Mapping[str, Any]) -> list[tuple[str, ...]]:
+    """The titles, and a row for each size; empty where there are no such scores."""
+    tables = {size: scores for size, values in by_size.items() if (scores := task_scores(values))}
+    tasks = list(next(iter(tables.values()), {}))
+    rows = [(size, *(f"{scores[task]['spearman']:.2f}" for task in tasks)) for size, scores in tables.items()]
+    return [("elements", *(TITLES.get(task, task) for task in tasks)), *rows] if rows else []
 
 
-def retrieval(run: Mapping[str, Any], result: Mapping[str, Any] | None) -> str:
-    """The table of retrieval and its protocol; empty if there are no such scores."""
-    by_task = result.get("retrieval") if result and "retrieval_average" in result else None
-    if not by_task:
-        return ""
-    first, *other_scores = by_task.values()
-    names = [name for name in first if name in MEASURES and all(name in values for values in other_scores)]
-    rows = [
-        (task, *(f"{values[name]:.2f}" for name in names), values["queries"], documents)
-        for task, values in by_task.items()
-        for kept, whole in [(values["documents"], values.get("corpus", values["documents"]))]
-        for documents in [f"{kept} of {whole}" if kept < whole else str(kept)]  # a sample, which is easier, or all
-    ]
-    evaluation, held_out = run["config"]["eval"], run["config"]["data"]["held_out"]
-    fields = evaluation["retrieval"]
-    of = "rows held out of the training data" if held_out else f"the judgements `{fields['split']}`"
-    protocol = f"Retrieval by cosine, × 100, as trec_eval computes it, on {of}"
-    if (rounded := fields["storage"]) != "float32":
-        protocol += f", with documents' embeddings in {rounded}"
-    if evaluation["development"] == RETRIEVAL and fields["development"] == fields["split"]:
-        protocol += ". These are the judgements that the checkpoint was chosen by, not a test set."
-    else:
-        protocol += f"; {choice(run)}."
-    return protocol + "\n\n" + table(("data", *(MEASURES[name] for name in names), "queries", "documents"), rows)
-
-
-def similarity(run: Mapping[str, Any], result: Mapping[str, Any] | None) -> str:
-    """The table of similarity and its protocol; empty if there are no such scores."""
-    by_task = task_scores(result)
-    if not by_task:
-        return ""
-    config = run["config"]
-    test = all(is_test(run, task) for task in by_task)
-    rows = [(TITLES.get(task, task), f"{values['spearman']:.2f}", values["pairs"]) for task, values in by_task.items()]
-    if len(by_task) == len(TASKS):
-        rows.append(("mean", f"{sum(values['spearman'] for values in by_task.values()) / len(by_task):.2f}", ""))
-    protocol = (
-        "Spearman's rank correlation × 100 between cosine similarity and the human ratings, over all pairs of a task "
-        'together ("all" of SimCSE, Appendix B), nothing trained on top. '
-    )
-    halved = config["eval"]["against_start"] and config["eval"]["every"]
-    if config["data"]["held_out"] or (halved and _is_file(config["eval"])):
-        protocol += "Pairs that were not trained on; "
-        protocol += "the checkpoint was chosen by the other half of them." if halved else f"{choice(run)}."
-    elif test:
-        protocol += f"SentEval's test sets; {choice(run)}."
-    elif config["eval"]["development"] == RETRIEVAL:
-        protocol += f"No published test set; {choice(run)}."
-    else:
-        protocol += "These are the pairs that the checkpoint was chosen by, not a test set."
-    if method := config["eval"]["postprocess"]:
-        fitted = config["eval"]["postprocess_data"]
-        fitted = public_value("eval.postprocess_data", fitted, run["hub"])
-        protocol += f" The embeddings went through {method} first, fit on `{fitted}`; this model does not contain it."
-    return protocol + "\n\n" + table(("task", "Spearman × 100", "pairs"), rows)
-
-
-def table(titles: tuple[str, ...], rows: list[tuple[Any, ...]]) -> str:
-    """A table in Markdown."""
-    lines = [titles, ("---",) * len(titles), *rows]
-    return "\n".join("| " + " | ".join(str(cell).replace("|", r"\|") for cell in line) + " |" for line in lines)
+def _retrieval_rows(by_task: Mapping[str, Mapping[str, Any]]) -> list[tuple[Any, ...]]:
+    """The titles, and a row for each task."""
+    names = [name for name in MEASURES if all(name in values for values in by_task.values())]
+    rows = []
+    for task, values in by_task.items():
+        kept, whole = values["documents"], values.get("corpus", values["documents"])
+        documents = f"{kept} of {whole}" if kept < whole else str(kept)  # a sample, which is easier, or all
+        rows.append((task, *(f"{values[name]:.2f}" for name in names), values["queries"], documents))
+    return [("data", *(MEASURES[name] for name in names), "queries", "documents"), *rows]

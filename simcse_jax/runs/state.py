@@ -265,36 +265,20 @@ def make_partial(spec: ModelSpec, encoder: EncoderConfig) -> Partial | None:
     if not (embeddings or layers or products):
         return None
     if encoder.model_type == WORD_VECTORS:
-        field = f"model.lora.rank={products.rank}" if products else "model.freeze"
-        raise UserError(f"config.{field}: {name} averages word vectors and has no layers")
-    _check_layers(layers, encoder, name)
-    if products:
-        if layers == encoder.num_layers:
-            raise UserError(f"config.model.freeze.layers={layers}: are all that {name} has, so none is left for LoRA")
-        if products.rank > encoder.hidden_size:
-            size = encoder.hidden_size
-            raise UserError(f"config.model.lora.rank={products.rank}: is above {size}, the hidden size of {name}")
-        targets = sites(encoder, products.targets, "config.model.lora.targets")
-        return Partial(embeddings, layers, Lora(products.rank, float(products.alpha), targets))
-    all_frozen = embeddings and layers == encoder.num_layers
-    if all_frozen and not (spec.head.scored or encoder.modules or spec.convolutions):
         raise UserError(
-            f"config.model.freeze.layers={layers}: with model.freeze.embeddings all of {name} is frozen, so there is "
-            "nothing to train; freeze fewer layers, or set model.lora.rank"
+            f"config.model.{'lora' if products else 'freeze'}: {name} averages word vectors, without layers"
         )
-    return Partial(embeddings, layers)
-
-
-def _check_layers(count: int, encoder: EncoderConfig, name: str) -> None:
-    if count > encoder.num_layers:
-        raise UserError(f"config.model.freeze.layers={count}: {name} has {encoder.num_layers} layers")
     groups = encoder.groups
-    if set(groups[:count]) & set(groups[count:]):
-        whole = [n for n in range(encoder.num_layers + 1) if not set(groups[:n]) & set(groups[n:])]
-        raise UserError(
-            f"config.model.freeze.layers={count}: layers of {name} share their weights; it must be one of "
-            f"{', '.join(map(str, whole))}"
-        )
+    whole = [n for n in range(encoder.num_layers + 1) if not set(groups[:n]) & set(groups[n:])]  # share no weights
+    if layers not in whole:
+        raise UserError(f"config.model.freeze.layers={layers}: must be one of {', '.join(map(str, whole))} for {name}")
+    others = products is None and (not embeddings or spec.head.scored or encoder.modules or spec.convolutions)
+    if layers == encoder.num_layers and not others:
+        raise UserError(f"config.model.freeze.layers={layers}: leaves nothing to train of {name}; freeze fewer layers")
+    if products is None:
+        return Partial(embeddings, layers)
+    targets = sites(encoder, products.targets, "config.model.lora.targets")
+    return Partial(embeddings, layers, Lora(products.rank, float(products.alpha), targets))
 
 
 def frozen_params(spec: ModelSpec, pretrained: Pretrained) -> dict[str, np.ndarray]:
@@ -322,13 +306,10 @@ def read_frozen(folder: Path, run: Mapping[str, Any], shapes: Mapping[str, Any])
     """The frozen parameters of a run, from its folder `model/`."""
     if not shapes:
         return {}
-    path, mend = folder / FROZEN_FILE, "copy it from a backup, or run the training's command again, which writes it"
-    if not path.is_file():
-        raise UserError(f"{path}: is missing; {mend}")
+    path = folder / FROZEN_FILE
     frozen = {name: np.array(value) for name, value in read_safetensors(path).items()}
-    same = {name: value.shape for name, value in frozen.items()} == {
-        name: shape.shape for name, shape in shapes.items()
-    }
-    if not same or base_fingerprint(frozen) != run["sha256"].get(FINGERPRINT):
-        raise UserError(f"{path}: damaged: not the parameters that the run froze; remove it and {mend}")
+    if frozen.keys() != shapes.keys() or base_fingerprint(frozen) != run["sha256"].get(FINGERPRINT):
+        raise UserError(
+            f"{path}: damaged: not what the run froze; remove it, and the training's command writes it again"
+        )
     return frozen

@@ -7,7 +7,7 @@ result.json     the test scores of the best checkpoint
 model/          the encoder's config.json and tokenizer, so that the folder is complete; frozen.safetensors, the
                 parameters that do not train, if there are any
 checkpoints/    Orbax
-.lock           while a job writes here (`host/locks.py`)
+.lock           while a job writes here; in a store, the token of the job that owns the folder (`host/locks.py`)
 tensorboard/    the metrics again, as all that follows, if train.report_to names it
 wandb.json      the id of the run there, and the last step of each number that was sent; wandb/: its own files
 mlflow.json     the same of MLflow
@@ -27,7 +27,7 @@ import jax
 
 from simcse_jax.config.fields import flatten
 from simcse_jax.errors import UserError, option, system_message
-from simcse_jax.host.storage import Folder, is_of_macos, read_json, remove, write_atomically
+from simcse_jax.host.storage import Folder, read_json, remove, write_atomically
 from simcse_jax.host.version import __version__
 from simcse_jax.huggingface.load import Pretrained
 from simcse_jax.huggingface.peft import base_fingerprint
@@ -38,13 +38,13 @@ from simcse_jax.models.arrays import AnyArray
 from simcse_jax.runs.metrics_file import Metrics, read_metrics
 from simcse_jax.runs.run_files import (
     BEST_STEP,
+    FORMAT,
     FREE,
     KEPT,
     KEPT_FIELDS,
     MODULES,
-    check_result,
-    check_run,
     describe_modules,
+    read_run,
 )
 from simcse_jax.runs.state import FINGERPRINT, FROZEN_FILE, ModelSpec, write_frozen
 
@@ -163,6 +163,7 @@ class Workdir:
         devices = jax.devices()
         modules = {MODULES: describe_modules(model.config.modules)} if model.config.modules else {}
         run = {
+            "format": FORMAT,
             "config": recorded,
             "hub": from_hub(flatten(recorded)),
             "examples": examples,
@@ -182,7 +183,7 @@ class Workdir:
 
     def read_run(self) -> dict[str, Any]:
         """The contents of `run.json`."""
-        return check_run(read_json(self.run_file), str(self.run_file))
+        return read_run(self.run_file)
 
     def metrics(self, step: int | None) -> Metrics:
         """The metrics, opened for writing; `step` is the resumed one, None at a run's start."""
@@ -199,15 +200,11 @@ class Workdir:
 
     def read_result(self) -> dict[str, Any] | None:
         """The contents of `result.json`; None if the run has no scores yet."""
-        path = self.path / "result.json"
-        return check_result(read_json(path), str(path)) if self.has_result else None
+        return read_json(self.path / "result.json") if self.has_result else None
 
     def scored_step(self) -> int | None:
-        """The step of the checkpoint that `result.json` has the scores of; None if it does not say, or is damaged."""
-        try:
-            return (self.read_result() or {}).get(BEST_STEP)
-        except UserError:
-            return None
+        """The step of the checkpoint that `result.json` has the scores of; None if it does not say."""
+        return (self.read_result() or {}).get(BEST_STEP)
 
     def drop_result(self) -> None:
         """Removes `result.json`, if there is one: the scores of a model that the run no longer has."""
@@ -234,12 +231,9 @@ def model_settings(keep: bool, model: Pretrained, prompts: Mapping[str, str]) ->
 
 
 def _is_unfinished(folder: Folder) -> bool:
-    """Whether nothing is in a `model/` but files that a start writes there, whole or not."""
+    """Whether nothing is in a `model/` but files that a start writes there, whole or not (hidden)."""
     ours = {"config.json", "tokenizer.json", FROZEN_FILE, MARKER, WORDS_FILE, *FILES}
-    names = [path.name for path in folder.iterdir()] if folder.is_dir() else []
-    return folder.is_dir() and all(
-        name.removesuffix(".tmp").removeprefix(".") in ours or is_of_macos(name) for name in names
-    )
+    return folder.is_dir() and all(path.name in ours or path.name.startswith(".") for path in folder.iterdir())
 
 
 def versions() -> dict[str, str]:

@@ -1,10 +1,10 @@
-"""The endpoints of the server: embeddings as in OpenAI's API, search, reranking, health, metrics; a page of them."""
+"""The endpoints of the server: embeddings as in OpenAI's API, search, reranking, health and metrics."""
 
 import asyncio
 import base64
 import contextlib
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,18 +13,17 @@ from fastapi import FastAPI, Request, Security
 from fastapi.exceptions import RequestValidationError
 from fastapi.security import HTTPBearer
 from starlette.exceptions import HTTPException
-from starlette.responses import HTMLResponse, Response
+from starlette.responses import Response
 
 from simcse_jax.host.version import __version__
-from simcse_jax.serving import replies, schemas
-from simcse_jax.serving.api_page import page
-from simcse_jax.serving.batcher import Full
+from simcse_jax.serving import schemas
 from simcse_jax.serving.prometheus import Metrics
-from simcse_jax.serving.service import Invalid, Service
+from simcse_jax.serving.replies import Later, Refused, refusal_of
+from simcse_jax.serving.service import Service
 
 ABOUT = "Sentence embeddings as in OpenAI's API, search in an index of sentences, and reorder."
 ERRORS: dict[int | str, dict[str, Any]] = {"4XX": {"model": schemas.ErrorBody}, "5XX": {"model": schemas.ErrorBody}}
-ANSWERED = (RequestValidationError, HTTPException, Invalid, Full, Exception)  # by `_answer`
+ANSWERED = (RequestValidationError, HTTPException, Refused, Exception)  # by `_answer`
 WARMING = 5  # seconds after which to ask again
 
 
@@ -44,8 +43,8 @@ class App:
             title="simcse_jax",
             version=__version__,
             description=ABOUT,
-            docs_url=None,
             redoc_url=None,
+            swagger_ui_oauth2_redirect_url=None,
             redirect_slashes=False,
             lifespan=self._life,
             exception_handlers=dict.fromkeys(ANSWERED, _answer),
@@ -90,56 +89,36 @@ class App:
         app.get("/health", response_model=schemas.State, tags=["state"])(self.health)
         app.get("/ready", response_model=schemas.State, tags=["state"], responses=ERRORS)(self.readiness)
         app.get("/metrics", response_class=Response, tags=["state"])(self.figures)
-        app.get("/docs", include_in_schema=False)(self.docs)
         app.head("/health", include_in_schema=False)(self.health)  # as load balancers ask
         app.head("/ready", response_model=None, include_in_schema=False)(self.readiness)
 
     async def embeddings(self, request: schemas.EmbeddingsRequest) -> Response:
         """The embeddings of a text or of several, in their order."""
-        self._check_model(request.model)
-        size = request.dimensions
-        if size is not None and not 1 <= size <= self._service.dimension:
-            most = self._service.dimension
-            raise Invalid(f"dimensions {str(size)[:40]}: must be from 1 to {most}, the model's own", "dimensions")
-        if (refused := self._not_ready()) is not None:
-            return refused
-        texts = [request.input] if isinstance(request.input, str) else request.input
-        encoded = await self._service.embed(texts, request.prompt_name)
-        embeddings = encoded.embeddings if size is None else shortened(encoded.embeddings, size)
-        rows: list[Any] = [*embeddings]
+        self._check(request.model)
+        size, most = request.dimensions, self._service.dimension
+        if size is not None and not 1 <= size <= most:
+            raise Refused(400, f"dimensions {str(size)[:40]}: must be from 1 to {most}, the model's own", "dimensions")
+        embeddings, tokens = await self._service.embed(request.input, request.prompt_name)
+        rows: Any = embeddings if size is None else shortened(embeddings, size)
         if request.encoding_format == "base64":
-            rows = [base64.b64encode(row.astype("<f4").tobytes()).decode() for row in embeddings]
+            rows = [base64.b64encode(row.astype("<f4").tobytes()).decode() for row in rows]
         data = [{"object": "embedding", "index": index, "embedding": row} for index, row in enumerate(rows)]
-        return self._list(data, encoded.tokens)
+        return self._list(data, tokens)
 
     async def search(self, request: schemas.SearchRequest) -> Response:
         """The sentences of the index that are nearest to a query, or to each of several, best first."""
-        if request.model is not None:
-            self._check_model(request.model)
-        if request.top_k > self._service.limits.top_k:
-            raise Invalid(f"top_k: must be from 1 to {self._service.limits.top_k}", "top_k")
-        if not self._service.can_search:
-            return replies.error(404, "there is no index to search in; the server has no --index", code="no_index")
-        if (refused := self._not_ready()) is not None:
-            return refused
-        queries = [request.query] if isinstance(request.query, str) else request.query
-        answer = await self._service.search(queries, request.top_k, request.threshold)
+        self._check(request.model)
+        found, tokens = await self._service.search(request.query, request.top_k, request.threshold)
         data = [
             {"object": "search_results", "index": index, "results": [result._asdict() for result in results]}
-            for index, results in enumerate(answer.results)
+            for index, results in enumerate(found)
         ]
-        return self._list(data, answer.tokens)
+        return self._list(data, tokens)
 
     async def rerank(self, request: schemas.RerankRequest) -> Response:
         """Documents by the cross-encoder's score of query and document together, best first."""
         name = self._service.reranker_name
-        if name is None:
-            message = "there is no cross-encoder to rerank with; the server has no --rerank"
-            return replies.error(404, message, code="no_reranker")
-        if request.model is not None:
-            self._check_model(request.model, name)
-        if (refused := self._not_ready()) is not None:
-            return refused
+        self._check(request.model, name)
         order = await self._service.rerank(request.query, request.documents, request.top_n, request.max_tokens_per_doc)
         results: list[dict[str, Any]] = [
             {"index": place, "relevance_score": score}
@@ -154,7 +133,7 @@ class App:
 
     async def model(self, name: str) -> schemas.Model:
         """The model of this name."""
-        self._check_model(name, *self._names)
+        _check_name(name, self._names)
         return self._about(name)
 
     @property
@@ -165,31 +144,24 @@ class App:
         """Whether the server lives, also while it compiles."""
         return schemas.State(status="ok", ready=self.ready)
 
-    async def readiness(self) -> Response | schemas.State:
+    async def readiness(self) -> schemas.State:
         """Whether all programs are compiled, so that requests are answered."""
-        return self._not_ready() or schemas.State(status="ok", ready=True)
+        self._check(None)
+        return schemas.State(status="ok", ready=True)
 
     async def figures(self) -> Response:
         """Figures for Prometheus."""
         return Response(self._metrics.text(), media_type=self._metrics.content_type)
 
-    async def docs(self) -> Response:
-        """This page."""
-        return HTMLResponse(page(self.asgi.openapi()))
-
     def _about(self, name: str) -> schemas.Model:
         return schemas.Model(id=name, created=self._created)
 
-    def _check_model(self, name: str, *names: str) -> None:
-        names = names or (self._service.name,)
-        if name not in names:
-            listed = " and ".join(map(repr, names))
-            raise Invalid(f"there is no model {name!r:.100}; this server has {listed}", "model", "model_not_found")
-
-    def _not_ready(self) -> Response | None:
-        if self.ready:
-            return None
-        return replies.retry(503, "the server is not ready: it compiles its programs", WARMING, "not_ready")
+    def _check(self, asked: str | None, name: str | None = None) -> None:
+        """Refuses what is asked of a model of another name, and before all programs are compiled."""
+        if asked is not None:
+            _check_name(asked, [name or self._service.name])
+        if not self.ready:
+            raise Later(503, "the server is not ready: it compiles its programs", WARMING, "not_ready")
 
     def _list(self, data: list[dict[str, Any]], tokens: int) -> Response:
         return _json({"object": "list", "data": data, "model": self._service.name, "usage": _usage(tokens)})
@@ -209,19 +181,11 @@ def shortened(embeddings: np.ndarray, size: int) -> np.ndarray:
     return np.ascontiguousarray(kept / np.maximum(np.linalg.norm(kept, axis=1, keepdims=True), 1e-12))
 
 
+def _check_name(asked: str, names: Sequence[str]) -> None:
+    if asked not in names:
+        listed = " and ".join(map(repr, names))
+        raise Refused(404, f"there is no model {asked!r:.100}; this server has {listed}", "model", "model_not_found")
+
+
 async def _answer(request: Request, error: Exception) -> Response:
-    match error:
-        case RequestValidationError():
-            return replies.wrong_fields(error.errors())
-        case HTTPException(status_code=400):  # of FastAPI, for what Python cannot read
-            return replies.error(400, "the body is not JSON in UTF-8", code="not_json")
-        case HTTPException():
-            answer = replies.plain(error.status_code, request.url.path)
-            answer.headers.update(error.headers or {})
-            return answer
-        case Invalid():
-            status = 404 if error.code == "model_not_found" else 400
-            return replies.error(status, str(error), error.param, error.code)
-        case Full():
-            return replies.retry(429, str(error), error.retry_after)
-    return replies.error(500, "the server failed; its log says more")
+    return refusal_of(error, request.url.path).response()

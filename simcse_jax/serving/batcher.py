@@ -12,16 +12,10 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
+from simcse_jax.serving.replies import Later
+
 SPREAD = 1e-3  # seconds: the n-th piece of a request counts as if it had come n times as much later
 LONGEST_RETRY = 60.0  # seconds
-
-
-class Full(Exception):
-    """Too much is waiting to take more; after `retry_after` seconds there may be room."""
-
-    def __init__(self, retry_after: float):
-        super().__init__(f"too many inputs are waiting; try again in {retry_after:.0f} s")
-        self.retry_after = retry_after
 
 
 class Piece(NamedTuple):
@@ -119,13 +113,14 @@ class Batcher:
         """The results of all pieces, in their order. Cancelling the call drops its pieces.
 
         Raises:
-          Full: when too many pieces wait.
+          Later: when too many pieces wait.
           Exception: what `run` raised for a batch with one of them.
         """
         if not pieces:
             return []
         if self.waiting + len(pieces) > self._most_waiting:
-            raise Full(self.retry_after())
+            seconds = self.retry_after()
+            raise Later(429, f"too many inputs are waiting; try again in {seconds:.0f} s", seconds)
         request = _Request(len(pieces), asyncio.get_running_loop().create_future())
         for place, piece in enumerate(pieces):
             self._push(_Waiting(request.arrived + place * SPREAD, next(self._numbers), piece, request, place))

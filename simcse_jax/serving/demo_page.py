@@ -1,9 +1,9 @@
-"""The demo page: the answers of its three parts, as HTML for people and as JSON for programs."""
+"""The demo page: search, comparison and a heat map, for people and as an API."""
 
 import html
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from jaxtyping import Float
@@ -17,14 +17,12 @@ MOST_CHARACTERS = 20_000  # of a sentence
 MOST_LINES = 200  # of the heat map
 MOST_RESULTS = 50  # of a search
 WITH_NUMBERS = 12  # the most lines of a heat map whose cells have room for their numbers
-MOST_OF_AN_EXAMPLE = 200  # characters
 SHADES = 32
 LIGHT, DARK = np.array([247, 251, 255]), np.array([8, 48, 107])  # the ends of the heat map's colours
 
 CSS = Path(__file__).with_name("demo.css").read_text(encoding="utf-8")
 
 
-@runtime_checkable
 class DemoModel(Protocol):
     """The model of a page; `SimCSE` is one."""
 
@@ -50,93 +48,29 @@ def shade_rules() -> str:
     return "\n".join(rules)
 
 
-def message(text: str) -> str:
-    """A hint in place of an answer."""
-    return f'<p class="message" role="status">{html.escape(text)}</p>'
-
-
-def sentence_problem(sentence: Any, label: str) -> str | None:
-    """Why a sentence is refused; None if it is not."""
-    if not isinstance(sentence, str):
-        return f"{label} is {sentence!r:.40}; it must be a text."
-    if not sentence.strip():
-        return f"{label} is empty; type one."
-    if len(sentence) > MOST_CHARACTERS:
-        return f"{label} has {len(sentence):,} characters; at most {MOST_CHARACTERS:,} are allowed."
-    return None
-
-
-def bar(score: float) -> str:
-    """A line as long as the score, none for one below zero."""
+def with_bar(score: float) -> str:
+    """A score above a line of its length, none below zero."""
     width = 100 * min(max(score, 0), 1)
-    return f'<span class="track"><span class="bar" style="width: {width:.0f}%"></span></span>'
+    return f'{score:.3f}<span class="track"><span class="bar" style="width: {width:.0f}%"></span></span>'
 
 
-def pair_problem(first: Any, second: Any) -> str | None:
-    """Why one of two sentences is refused; None if neither is."""
-    return sentence_problem(first, "The first sentence") or sentence_problem(second, "The second sentence")
-
-
-def lines_problem(lines: Any) -> str | None:
-    """Why sentences cannot be compared with each other; None if they can."""
-    if not isinstance(lines, list):
-        return f"The sentences are {lines!r:.40}; they must be a list of texts."
-    if len(lines) < 2:
-        return f"There {'is one line' if lines else 'are no lines'}; enter two or more to compare."
-    if len(lines) > MOST_LINES:
-        return f"There are {len(lines):,} lines; at most {MOST_LINES} are allowed."
-    return next(filter(None, (sentence_problem(line, f"Line {n}") for n, line in enumerate(lines, 1))), None)
-
-
-def count_problem(top_k: Any) -> str | None:
-    """Why a program's number of results is refused; None if it is not."""
-    if type(top_k) is int and 1 <= top_k <= MOST_RESULTS:
-        return None
-    return f"top_k is {top_k!r:.40}; it must be a whole number from 1 to {MOST_RESULTS}."
-
-
-def search(model: DemoModel, query: str | None, count: float) -> str:
-    """The nearest sentences of the index, best first, as a table."""
-    query = query or ""
-    if wrong := sentence_problem(query, "The query"):
-        return message(wrong)
-    rows = [
-        f'<tr><td>{html.escape(result.sentence)}</td><td class="score">{result.score:.3f}{bar(result.score)}</td>'
-        f'<td class="row">{result.row}</td></tr>'
-        for result in find(model, query, count)
-    ]
+def found_table(results: Sequence[Mapping[str, Any]]) -> str:
+    """The results of a search, best first."""
+    rows = "".join(
+        f'<tr><td>{html.escape(result["sentence"])}</td><td class="score">{with_bar(result["score"])}</td>'
+        f'<td class="row">{result["row"]}</td></tr>'
+        for result in results
+    )
     head = '<tr><th>sentence</th><th class="score">cosine</th><th class="row">row</th></tr>'
-    return f'<div class="found"><table><thead>{head}</thead><tbody>{"".join(rows)}</tbody></table></div>'
+    return f'<div class="found"><table><thead>{head}</thead><tbody>{rows}</tbody></table></div>'
 
 
-def find(model: DemoModel, query: str, count: float) -> list[Result]:
-    """The nearest sentences of the index, best first, whatever their cosine."""
-    return model.search(query.strip(), top_k=int(count), threshold=-np.inf)
-
-
-def compare(model: DemoModel, first: str | None, second: str | None) -> str:
-    """The cosine of two sentences."""
-    first, second = first or "", second or ""
-    if wrong := pair_problem(first, second):
-        return message(wrong)
-    score = cosine(model, first, second)
-    return f'<div class="one">{score:.3f}{bar(score)}</div><p class="note">The cosine of their embeddings.</p>'
-
-
-def cosine(model: DemoModel, first: str, second: str) -> float:
-    """The cosine of two sentences' embeddings."""
-    return float(model.similarity([first.strip()], [second.strip()])[0, 0])
-
-
-def heat_map(models: Mapping[str, DemoModel], text: str | None) -> str:
-    """The cosines of all pairs of lines, a table of coloured cells for each model; blank lines are left out.
+def heat_map(models: Mapping[str, DemoModel], lines: Sequence[str]) -> str:
+    """The cosines of all pairs of lines, a table of coloured cells for each model.
 
     All have one scale, from the lowest to the highest cosine of two different lines, so that differences are seen.
     """
-    lines = [line.strip() for line in (text or "").splitlines() if line.strip()]
-    if wrong := lines_problem(lines):
-        return message(wrong)
-    cosines_by_title = {title: model.similarity(lines, lines) for title, model in models.items()}
+    cosines_by_title = {title: model.similarity([*lines], [*lines]) for title, model in models.items()}
     off_diagonal = np.concatenate([cosines[~np.eye(len(lines), dtype=bool)] for cosines in cosines_by_title.values()])
     low, high = float(off_diagonal.min()), float(off_diagonal.max())
     tables = [
@@ -175,78 +109,75 @@ def build(models: Mapping[str, DemoModel], count: int, examples: Sequence[str]) 
     import gradio as gr
 
     title, model = next(iter(models.items()))
+
+    def refuse_if(wrong: bool, why: str) -> None:
+        if wrong:
+            raise gr.Error(why, print_exception=False)
+
+    def check(*sentences: str) -> None:
+        for number, sentence in enumerate(sentences, 1):
+            refuse_if(not sentence.strip(), f"sentence {number} is empty; type one")
+            refuse_if(len(sentence) > MOST_CHARACTERS, f"sentence {number} has more than {MOST_CHARACTERS} characters")
+
+    def search(query: str, top_k: int = 10) -> list[dict[str, Any]]:
+        """The nearest sentences of the index, best first: `sentence`, `row` and `score`, the cosine."""
+        check(query)
+        refuse_if(not 1 <= top_k <= MOST_RESULTS, f"top_k must be from 1 to {MOST_RESULTS}")
+        return [result._asdict() for result in model.search(query.strip(), top_k=int(top_k), threshold=-np.inf)]
+
+    def compare(first: str, second: str) -> float:
+        """The cosine of two sentences."""
+        check(first, second)
+        return float(model.similarity([first.strip()], [second.strip()])[0, 0])
+
+    def check_lines(lines: Sequence[str]) -> None:
+        refuse_if(not 2 <= len(lines) <= MOST_LINES, f"enter from 2 to {MOST_LINES} lines to compare")
+        check(*lines)
+
+    def similarities(sentences: list[str]) -> list[list[float]]:
+        """The cosines of all pairs of sentences: a row for each sentence."""
+        check_lines(sentences)
+        return model.similarity(sentences, sentences).astype(float).tolist()
+
+    def draw(text: str) -> str:
+        lines = [line.strip() for line in text.splitlines() if line.strip()]
+        check_lines(lines)
+        return heat_map(models, lines)
+
     # Requests from all parts reach the model one at a time.
     one_at_a_time: dict[str, Any] = {"concurrency_limit": 1, "concurrency_id": "model"}
     of_page: dict[str, Any] = one_at_a_time | {"show_progress": "minimal", "api_visibility": "private"}
-    examples = [example[:MOST_OF_AN_EXAMPLE] for example in examples]
     results = min(10, max(count, 2))
     with gr.Blocks(title=f"simcse_jax: {title}", analytics_enabled=False) as page:
         reads = f"which reads {model.max_length} tokens at most"
         gr.Markdown(f"## simcse_jax\n{count:,} sentences, model `{title}`, {reads}.")
         with gr.Tab("Search"):
-            query = gr.Textbox(
-                label="Query", placeholder="Type a sentence and press Enter", elem_id="query", value=examples[0]
-            )
+            query = gr.Textbox(examples[0], label="Query", elem_id="query")
             most = gr.Slider(1, min(max(count, 2), MOST_RESULTS), value=results, step=1, label="Results")
             button = gr.Button("Search", variant="primary", elem_id="search")
-            results_html = gr.HTML(search(model, examples[0], results), elem_id="found", render=False)
-
-            def ask(query: str | None, most: float) -> str:
-                return search(model, query, most)
-
-            gr.Examples(
-                [[example] for example in examples],
-                query,
-                results_html,
-                lambda query: search(model, query, results),
-                cache_examples=False,
-                run_on_click=True,
-                label="Example queries",
-                elem_id="examples",
-                api_visibility="private",
+            gr.Examples([[example] for example in examples], query, label="Example queries", elem_id="examples")
+            table = gr.HTML(found_table(search(examples[0], results)), elem_id="found")
+            gr.on(
+                [button.click, query.submit],
+                lambda *asked: found_table(search(*asked)),
+                [query, most],
+                table,
+                **of_page,
             )
-            results_html.render()
-            gr.on([button.click, query.submit], ask, [query, most], results_html, **of_page)
         with gr.Tab("Compare"):
-            first = gr.Textbox(label="First sentence", elem_id="first", value=examples[0])
-            second = gr.Textbox(label="Second sentence", elem_id="second", value=examples[1 % len(examples)])
+            first = gr.Textbox(examples[0], label="First sentence", elem_id="first")
+            second = gr.Textbox(examples[1 % len(examples)], label="Second sentence", elem_id="second")
             button = gr.Button("Compare", variant="primary", elem_id="compare")
             score = gr.HTML(elem_id="score")
-            asks = [button.click, first.submit, second.submit]
-            gr.on(asks, lambda *asked: compare(model, *asked), [first, second], score, **of_page)
+
+            def show(first: str, second: str) -> str:
+                return f'<div class="one">{with_bar(compare(first, second))}</div>'
+
+            gr.on([button.click, first.submit, second.submit], show, [first, second], score, **of_page)
         with gr.Tab("Heat map"):
-            lines = gr.Textbox(label="Sentences, one per line", lines=6, max_lines=12, elem_id="lines")
-            lines.value = "\n".join(examples)
+            text = gr.Textbox("\n".join(examples), label="Sentences, one per line", lines=6, elem_id="lines")
             button = gr.Button("Draw", variant="primary", elem_id="draw")
-            picture = gr.HTML(elem_id="picture")
-            button.click(lambda text: heat_map(models, text), lines, picture, **of_page)
-        for name, endpoint in endpoints(model).items():
-            gr.api(endpoint, api_name=name, **one_at_a_time)
-    return page
-
-
-def endpoints(model: DemoModel) -> dict[str, Callable[..., Any]]:
-    """The functions that programs call, by their names; a refused sentence raises `gradio.Error`."""
-    import gradio as gr
-
-    def refuse(wrong: str | None) -> None:
-        if wrong:
-            raise gr.Error(wrong, print_exception=False)
-
-    def search(query: str, top_k: int = 10) -> list[dict[str, Any]]:
-        """The nearest sentences of the index, best first: `sentence`, `row` and `score`, the cosine."""
-        refuse(sentence_problem(query, "The query"))
-        refuse(count_problem(top_k))
-        return [result._asdict() for result in find(model, query, top_k)]
-
-    def compare(first: str, second: str) -> float:
-        """The cosine of two sentences."""
-        refuse(pair_problem(first, second))
-        return cosine(model, first, second)
-
-    def similarities(sentences: list[str]) -> list[list[float]]:
-        """The cosines of all pairs of sentences: a row for each sentence."""
-        refuse(lines_problem(sentences))
-        return model.similarity(sentences, sentences).astype(float).tolist()
-
-    return {"search": search, "compare": compare, "similarities": similarities}
+            button.click(draw, text, gr.HTML(elem_id="picture"), **of_page)
+        for endpoint in (search, compare, similarities):
+            gr.api(endpoint, api_name=endpoint.__name__, **one_at_a_time)
+    return page.queue(max_size=64)

@@ -2,53 +2,29 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictBool, StrictInt, StrictStr
-from pydantic_core import PydanticCustomError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, FailFast, Field
 
-from simcse_jax.errors import broken
-
-TOKENS = (
-    "token ids are of one tokenizer, and not known to be this model's; send text "
-    "(LangChain: check_embedding_ctx_length=False)"
-)
-
-CHECKED_AT_ONCE = 4096  # texts
+Text = Annotated[str, Field(min_length=1)]
+Texts = Annotated[
+    list[Text],
+    FailFast(),
+    Field(min_length=1),
+    BeforeValidator(lambda value: [value] if isinstance(value, str) else value, json_schema_input_type=str | list[str]),
+]
 
 
-def check_texts(value: Any) -> Any:
-    """Refuses anything but a text or a list of texts, naming the first mistake."""
-    if not isinstance(value, str | list):
-        raise PydanticCustomError("texts", "must be a string or a list of strings")
-    if not value:
-        raise PydanticCustomError("texts", "must not be empty")
-    texts = [value] if isinstance(value, str) else value
-    for start in range(0, len(texts), CHECKED_AT_ONCE):
-        if not _are_good(some := texts[start : start + CHECKED_AT_ONCE]):
-            place, message = next((place, mistake) for place, text in enumerate(some) if (mistake := _mistake(text)))
-            where = "" if isinstance(value, str) else f"number {start + place} "
-            raise PydanticCustomError("texts", "{message}", {"message": where + message})
-    return value
+class Document(BaseModel):
+    """A document of a request."""
+
+    text: str
 
 
-def _are_good(texts: list[Any]) -> bool:
-    """Whether all are texts, found without a Python step for each, since other requests wait."""
-    try:
-        "".join(texts).encode()
-    except (TypeError, UnicodeEncodeError):
-        return False
-    return "" not in texts
+def text_of(document: Any) -> Any:
+    """The text of a document that is an object."""
+    return document["text"] if isinstance(document, dict) and document.keys() == {"text"} else document
 
 
-def _mistake(text: Any) -> str | None:
-    if not isinstance(text, str):
-        is_token = isinstance(text, int | list) and not isinstance(text, bool)
-        return f"is not a string; {TOKENS}" if is_token else "is not a string"
-    if not text:
-        return "must not be empty"
-    return None if _are_good([text]) else broken(text)
-
-
-Texts = Annotated[str | list[str], BeforeValidator(check_texts)]
+DocumentText = Annotated[str, BeforeValidator(text_of, json_schema_input_type=str | Document)]
 
 
 class Request(BaseModel):
@@ -61,17 +37,41 @@ class EmbeddingsRequest(Request):
     """Texts to encode."""
 
     input: Texts = Field(description="A text, or a list of texts.", examples=["A man plays a guitar."])
-    model: StrictStr = Field(description="The name that /v1/models has.")
+    model: str = Field(description="The name that /v1/models has.")
     encoding_format: Literal["float", "base64"] | None = Field(
         "float", description="Numbers, or the little-endian bytes of float32 numbers in base64."
     )
-    dimensions: StrictInt | None = Field(
+    dimensions: int | None = Field(
         None, description="Keep so many elements of each embedding, and scale what is left to length 1."
     )
-    prompt_name: StrictStr | None = Field(
+    prompt_name: str | None = Field(
         None, description="The name of one of the model's prompts, such as query; by default the model's own choice."
     )
-    user: StrictStr | None = Field(None, description="Ignored.")
+    user: str | None = Field(None, description="Ignored.")
+
+
+class SearchRequest(Request):
+    """Queries to the server's index."""
+
+    query: Texts = Field(description="A query, or a list of queries.", examples=["Someone makes music."])
+    model: str | None = Field(None, description="The name that /v1/models has, or none.")
+    top_k: int = Field(5, ge=1, description="At most so many results for each query.")
+    threshold: float | None = Field(None, allow_inf_nan=False, description="The smallest score of a result.")
+
+
+class RerankRequest(Request):
+    """A query, and documents to sort by it."""
+
+    query: Text = Field(description="A text.", examples=["Who makes music?"])
+    documents: Annotated[list[DocumentText], FailFast(), Field(min_length=1)] = Field(
+        description='Texts, or objects {"text": …}.', examples=[["A man plays a guitar.", "A dog runs."]]
+    )
+    model: str | None = Field(None, description="The name of the cross-encoder in /v1/models, or none.")
+    top_n: int | None = Field(None, ge=1, description="At most so many results; by default all.")
+    max_tokens_per_doc: int | None = Field(
+        None, ge=1, description="Read only so many tokens of each document, special ones not counted; by default all."
+    )
+    return_documents: bool | None = Field(False, description="Whether each result has its document.")
 
 
 class Usage(BaseModel):
@@ -96,47 +96,6 @@ class Embeddings(BaseModel):
     data: list[Embedding]
     model: str
     usage: Usage
-
-
-class SearchRequest(Request):
-    """Queries to the server's index."""
-
-    query: Texts = Field(description="A query, or a list of queries.", examples=["Someone makes music."])
-    model: StrictStr | None = Field(None, description="The name that /v1/models has, or none.")
-    top_k: StrictInt = Field(5, ge=1, description="At most so many results for each query.")
-    threshold: float | None = Field(None, allow_inf_nan=False, description="The smallest score of a result.")
-
-
-def texts_of(documents: Any) -> Any:
-    """Documents as a list of texts, which are those of objects with a field `text`, and may be empty."""
-    if not isinstance(documents, list):
-        raise PydanticCustomError("texts", "must be a list of strings")
-    fields = [item["text"] if isinstance(item, dict) and item.keys() == {"text"} else item for item in documents]
-    check_texts([" " if field == "" else field for field in fields])
-    return fields
-
-
-class RerankRequest(Request):
-    """A query, and documents to sort by it."""
-
-    query: Annotated[StrictStr, BeforeValidator(check_texts)] = Field(
-        description="A text.", examples=["Who makes music?"]
-    )
-    documents: Annotated[list[str], BeforeValidator(texts_of)] = Field(
-        description='Texts, or objects {"text": …}.', examples=[["A man plays a guitar.", "A dog runs."]]
-    )
-    model: StrictStr | None = Field(None, description="The name of the cross-encoder in /v1/models, or none.")
-    top_n: StrictInt | None = Field(None, ge=1, description="At most so many results; by default all.")
-    max_tokens_per_doc: StrictInt | None = Field(
-        None, ge=1, description="Read only so many tokens of each document, special ones not counted; by default all."
-    )
-    return_documents: StrictBool | None = Field(False, description="Whether each result has its document.")
-
-
-class Document(BaseModel):
-    """A document of the request."""
-
-    text: str
 
 
 class RerankResult(BaseModel):
@@ -200,7 +159,7 @@ class State(BaseModel):
     """Whether the server lives, or is ready."""
 
     status: str
-    ready: StrictBool
+    ready: bool
 
 
 class Error(BaseModel):

@@ -6,67 +6,21 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from simcse_jax.index.index import ROUNDING, Result
 from simcse_jax.serving.batcher import Batcher, Done, Piece, PieceBatch
+from simcse_jax.serving.replies import Refused
 
-CHARACTERS_PER_TOKEN = 32  # a text with more for each token that the model reads is not tokenized whole
-UNSETTLED = 128  # tokens at the end of a text's beginning that depend on what follows: WordPiece's words end at 100
+CHARACTERS_PER_TOKEN = 32  # a text with more for each token that the model reads is refused without tokenizing it
 TOKENIZED_AT_ONCE = 32  # texts of a request; then it is other requests' turn, or it is over meanwhile
 QUERIES = 16  # searched together at most
 LEAST_TOP_K = 8  # the numbers of results that are searched for are powers of two from here on
 
 
-class Invalid(Exception):
-    """A request that cannot be answered: `param` is its field, `code` a word for programs."""
-
-    def __init__(self, message: str, param: str | None = None, code: str | None = None):
-        super().__init__(message)
-        self.param, self.code = param, code
-
-
-class ServedEncoder(Protocol):
-    """What a server needs of a model with a prompt, as `simcse_jax.encoding.batch_encoder.BatchEncoder` has it."""
-
-    dimension: int
-    max_length: int
-    skipped: int  # encoders that differ in it cannot share a batch
-    most: int  # sentences of a batch
-
-    @property
-    def workers(self) -> int:
-        """How many threads should encode."""
-
-    def tokenize(self, texts: Sequence[Any]) -> Sequence[Any]:
-        """Texts, or pairs, as tokens: T `ids` of each, and how many were `cut` off, as `encoding.batching.Sentence`."""
-
-    def first_tokens(self, texts: Sequence[str], most: int) -> list[str]:
-        """The beginning of each text: its first `most` tokens."""
-
-    def row_length(self, sentence: Any) -> int:
-        """The length of the rows that a sentence needs."""
-
-    def choose(self, length: int, sizes: Sequence[int]) -> tuple[Any, Sequence[int]]:
-        """The shape of a batch with rows of this length; which of the sentences with so many tokens are in it."""
-
-    def encode(self, sentences: Sequence[Any], shape: Any) -> np.ndarray:
-        """(B, D) float32."""
-
-    def shapes(self) -> Sequence[Any]:
-        """The shapes of all possible batches, each with the number of `tokens` that are computed for it."""
-
-    def warm(self, shape: Any) -> None:
-        """Compiles the program of a shape."""
-
-
-class RequestEmbeddings(NamedTuple):
-    """The embeddings of a request's texts."""
-
-    embeddings: np.ndarray  # (N, D) float32
-    tokens: int  # that the model has read, special ones and prompts included
+ServedEncoder = Any  # `simcse_jax.encoding.batch_encoder.BatchEncoder`, or what has its attributes and methods
 
 
 class Ranked(NamedTuple):
@@ -74,13 +28,6 @@ class Ranked(NamedTuple):
 
     places: list[int]  # in the request
     scores: list[float]
-    tokens: int
-
-
-class SearchAnswer(NamedTuple):
-    """The results of a request's queries."""
-
-    results: list[list[Result]]
     tokens: int
 
 
@@ -162,11 +109,6 @@ class Service:
         )
 
     @property
-    def can_search(self) -> bool:
-        """Whether there is an index."""
-        return self._search is not None
-
-    @property
     def _batchers(self) -> list[Batcher]:
         return [self._batcher, self._searches, *([self._pairs] if self._pairs else [])]
 
@@ -208,23 +150,21 @@ class Service:
 
     async def embed(
         self, texts: Sequence[str], prompt_name: str | None = None, param: str = "input"
-    ) -> RequestEmbeddings:
-        """The embeddings of texts, each distinct one encoded once.
+    ) -> tuple[np.ndarray, int]:
+        """The embeddings (N, D) of texts, each distinct one encoded once, and the tokens that were read.
 
         Args:
           prompt_name: one of the model's prompts; None is the one that it uses by default.
           param: the field that the texts come from, for errors.
 
         Raises:
-          Invalid: naming the text that is too long, or the prompt that the model has not.
-          Full: when too many texts wait.
+          Refused: naming the text that is too long, or the prompt that the model has not; or too many texts wait.
         """
         if prompt_name not in self._encoders:
             names = ", ".join(name for name in self._encoders if name is not None) or "none"
-            raise Invalid(f"the model has no prompt {prompt_name!r:.60}; its prompts: {names}", "prompt_name")
+            raise Refused(400, f"the model has no prompt {prompt_name!r:.60}; its prompts: {names}", "prompt_name")
         self._check_count(texts, param)
-        encoded = await self._run(texts, self._encoders[prompt_name], self._batcher, param)
-        return RequestEmbeddings(*encoded)
+        return await self._run(texts, self._encoders[prompt_name], self._batcher, param)
 
     async def rerank(
         self, query: str, documents: Sequence[str], top_n: int | None = None, max_tokens_per_doc: int | None = None
@@ -236,14 +176,14 @@ class Service:
           max_tokens_per_doc: documents are cut after so many tokens, special ones not counted; None: not at all.
 
         Raises:
-          Invalid: when there is no cross-encoder, or as for `embed`.
-          Full: when too many texts wait.
+          Refused: when there is no cross-encoder, or as for `embed`.
         """
         if self._reranker is None or self._pairs is None:
-            raise Invalid("there is no cross-encoder; the server was started without --rerank", None, "no_reranker")
+            raise Refused(404, "there is no cross-encoder; the server has no --rerank", code="no_reranker")
         self._check_count(documents, "documents")
-        if max_tokens_per_doc is not None and max_tokens_per_doc < self._reranker.max_length:
-            documents = await self._first_tokens(documents, max_tokens_per_doc, self._reranker)
+        first_tokens, most = self._reranker.first_tokens, max_tokens_per_doc
+        if most is not None and most < self._reranker.max_length:
+            documents = await self._in_turns(documents, lambda some: first_tokens(some, most))
         pairs = [(query, document) for document in documents]
         scores, tokens = await self._run(pairs, self._reranker, self._pairs, "documents")
         places = np.argsort(-scores[:, 0], kind="stable")[:top_n]
@@ -251,7 +191,7 @@ class Service:
 
     def _check_count(self, texts: Sequence[str], param: str) -> None:
         if not 1 <= len(texts) <= self.limits.inputs:
-            raise Invalid(f"{len(texts)} texts; a request has from 1 to {self.limits.inputs}", param)
+            raise Refused(400, f"{len(texts)} texts; a request has from 1 to {self.limits.inputs}", param)
 
     async def _run(
         self, texts: Sequence[str | tuple[str, str]], encoder: ServedEncoder, batcher: Batcher, param: str
@@ -259,23 +199,15 @@ class Service:
         """The results of an encoder for texts or pairs, each distinct one encoded once; the tokens that it read."""
         most = encoder.max_length * CHARACTERS_PER_TOKEN
         for number, text in enumerate(() if self.limits.cut else texts):
-            query, document = ("", text) if isinstance(text, str) else text
-            if len(query) > most:
-                raise _too_long(f"{len(query):,} characters", encoder, "query")
-            if len(document) > most:
-                raise _too_long(f"{len(document):,} characters", encoder, param, number)
+            if (size := max(map(len, [text] if isinstance(text, str) else text))) > most:
+                raise _too_long(f"{size:,} characters", encoder, param, number)
         numbers: dict[str | tuple[str, str], int] = {}
         rows = [numbers.setdefault(text, len(numbers)) for text in texts]
         sentences = await self._tokenize([*numbers], encoder)
         if (last := sentences[-1]).cut and not self.limits.cut:
-            number, size = rows.index(len(sentences) - 1), len(last.ids) + last.cut
-            if isinstance(texts[0], str):
-                raise _too_long(f"{size:,} tokens", encoder, param, number)
-            (query,) = await self._tokenize([(texts[0][0], "")], encoder)
-            if (query_size := len(query.ids) + query.cut) >= encoder.max_length:
-                raise _too_long(f"{query_size:,} tokens", encoder, "query")
-            together = f"{size:,} tokens together with the query, which has {query_size:,}"
-            raise _too_long(together, encoder, param, number)
+            size = len(last.ids) + last.cut
+            together = "" if isinstance(texts[0], str) else " together with the query"
+            raise _too_long(f"{size:,} tokens{together}", encoder, param, rows.index(len(sentences) - 1))
         pieces = [Piece(text, encoder.row_length(text), len(text.ids), encoder.skipped) for text in sentences]
         values = np.stack(await batcher.submit(pieces))
         if not np.isfinite(values).all():
@@ -284,82 +216,55 @@ class Service:
 
     async def _tokenize(self, texts: Sequence[Any], encoder: ServedEncoder) -> list[Any]:
         """The tokens of texts, up to and with the first one that is too long and is not to be cut."""
-        loop = asyncio.get_running_loop()
-        tokenized: list[Any] = []
+        stops = (lambda sentence: False) if self.limits.cut else (lambda sentence: bool(sentence.cut))
+        return await self._in_turns(texts, encoder.tokenize, stops)
+
+    async def _in_turns(
+        self,
+        texts: Sequence[Any],
+        work: Callable[[Sequence[Any]], Sequence[Any]],
+        stops: Callable[[Any], bool] = lambda result: False,
+    ) -> list[Any]:
+        """The results of tokenizing texts, a few at a time, up to and with the first one that stops it."""
+        loop, results = asyncio.get_running_loop(), list[Any]()
         for start in range(0, len(texts), TOKENIZED_AT_ONCE):
             some = texts[start : start + TOKENIZED_AT_ONCE]
-            if self.limits.cut:
-                some = await loop.run_in_executor(self._tokenizing, _beginnings, some, encoder)
-            for sentence in await loop.run_in_executor(self._tokenizing, encoder.tokenize, some):
-                tokenized.append(sentence)
-                if sentence.cut and not self.limits.cut:
-                    return tokenized
-        return tokenized
+            for result in await loop.run_in_executor(self._tokenizing, work, some):
+                results.append(result)
+                if stops(result):
+                    return results
+        return results
 
-    async def _first_tokens(self, texts: Sequence[str], most: int, encoder: ServedEncoder) -> list[str]:
-        """The beginning of each text: its first `most` tokens."""
-        loop, size = asyncio.get_running_loop(), most * CHARACTERS_PER_TOKEN
-        beginnings: list[str] = []
-        for start in range(0, len(texts), TOKENIZED_AT_ONCE):
-            some = texts[start : start + TOKENIZED_AT_ONCE]
-            beginnings += await loop.run_in_executor(self._tokenizing, _first_tokens, some, most, size, encoder)
-        return beginnings
-
-    async def search(self, queries: Sequence[str], top_k: int, threshold: float | None) -> SearchAnswer:
-        """The sentences of the index that are nearest to each query, best first.
+    async def search(
+        self, queries: Sequence[str], top_k: int, threshold: float | None
+    ) -> tuple[list[list[Result]], int]:
+        """The sentences of the index that are nearest to each query, best first, and the tokens that were read.
 
         Args:
           threshold: the smallest score of a result, to within 1e-6; None for any.
 
         Raises:
-          Invalid: when there is no index, too many results are asked for, or as for `embed`.
-          Full: when too many queries wait.
+          Refused: when there is no index, too many results are asked for, or as for `embed`.
         """
         if self._search is None:
-            raise Invalid("there is no index to search in; the server was started without --index", None, "no_index")
+            raise Refused(404, "there is no index to search in; the server has no --index", code="no_index")
+        if top_k > self.limits.top_k:
+            raise Refused(400, f"top_k: must be from 1 to {self.limits.top_k}", "top_k")
         if len(queries) * top_k > self.limits.results:
-            most = self.limits.results
-            raise Invalid(f"top_k: {len(queries)} queries times {top_k} results; a request has at most {most}", "top_k")
+            asked = f"{len(queries)} queries times {top_k} results"
+            raise Refused(400, f"top_k: {asked}; a request has at most {self.limits.results}", "top_k")
         vectors, tokens = await self.embed(queries, self._query_prompt, "query")
         searched = max(1 << (top_k - 1).bit_length(), LEAST_TOP_K)
         rows = await self._searches.submit([Piece(vector, group=searched) for vector in vectors])
         least = -np.inf if threshold is None else threshold - ROUNDING
-        return SearchAnswer([[result for result in row[:top_k] if result.score >= least] for row in rows], tokens)
+        return [[result for result in row[:top_k] if result.score >= least] for row in rows], tokens
 
     def _run_search(self, batch: PieceBatch) -> list[list[Result]]:
         assert self._search is not None
         return self._search(np.stack(batch.payloads), batch.group)
 
 
-def _first_tokens(texts: Sequence[str], most: int, size: int, encoder: ServedEncoder) -> list[str]:
-    """The first tokens of texts; reads more than `size` characters only of texts that need it."""
-    firsts = encoder.first_tokens([text[:size] for text in texts], most)
-    return [
-        first if len(first) < size or size >= len(text) else _first_tokens([text], most, 2 * size, encoder)[0]
-        for text, first in zip(texts, firsts, strict=True)
-    ]
-
-
-def _beginnings(texts: Sequence[Any], encoder: ServedEncoder) -> list[Any]:
-    """The beginning of each text, or of both texts of a pair, that decides the tokens that are not cut."""
-
-    def beginning(text: str, pair: bool) -> str:
-        size = encoder.max_length * CHARACTERS_PER_TOKEN
-        while size < len(text):
-            (sentence,) = encoder.tokenize([("", text[:size]) if pair else text[:size]])
-            if sentence.cut >= UNSETTLED:
-                return text[:size]
-            size *= 2  # few tokens: white space, or a long unknown word
-        return text
-
-    return [
-        beginning(text, False) if isinstance(text, str) else (beginning(text[0], True), beginning(text[1], True))
-        for text in texts
-    ]
-
-
-def _too_long(size: str, encoder: ServedEncoder, param: str, number: int = 0) -> Invalid:
-    where = f"{param}[{number}]" if number or param == "documents" else param  # the others may be a single text
-    most = f"this model reads at most {encoder.max_length} tokens"
+def _too_long(size: str, encoder: ServedEncoder, param: str, number: int) -> Refused:
     cure = "shorten it, or start the server with --truncate, which cuts such texts"
-    return Invalid(f"{where} has {size}; {most}; {cure}", param, "context_length_exceeded")
+    message = f"{param}[{number}] has {size}; this model reads at most {encoder.max_length} tokens; {cure}"
+    return Refused(400, message, param, "context_length_exceeded")

@@ -19,15 +19,7 @@ STEPS = 4  # to make; the first step of each program is not timed
 
 
 def dry_run(config: Section, workdir: str = "") -> None:
-    """Checks a run as its start does, and prints its number of steps, their memory and their time.
-
-    Args:
-      config: of the run, after its checks.
-      workdir: of the run, which must be able to go on there; "": none yet.
-
-    Raises:
-      UserError: for a mistake in the data or the workdir.
-    """
+    """Checks a run as its start does, and prints its number of steps, their memory and their time."""
     check_installed(config.train.report_to)
     processes.initialize(config.parallel.processes, config.parallel.process_id, config.parallel.coordinator)
     folder = Workdir(as_path(workdir)) if workdir else None
@@ -49,7 +41,9 @@ def dry_run(config: Section, workdir: str = "") -> None:
         jax.block_until_ready(metrics)
         if not compiled:
             taken.append(time.perf_counter() - started)
-    processes.say(f"memory: {updates.memory / 2**30:.2f} of {device_memory() / 2**30:.0f} GiB on each device")
+    limit = (jax.local_devices()[0].memory_stats() or {}).get("bytes_limit")  # of a CPU there is none
+    limit = limit or os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    processes.say(f"memory: {updates.memory / 2**30:.2f} of {limit / 2**30:.0f} GiB on each device")
     if taken:
         fastest = min(taken)
         processes.say(
@@ -66,12 +60,6 @@ def describe(inputs: Inputs, batch_size: int, score_every: int) -> str:
     text = f"{inputs.total_steps:,} steps of {batch_size} examples, {epochs:.3g} epochs"
     scored = f", scored every {score_every:,} steps" if inputs.evaluation and score_every else ""
     return text + scored + f", on {len(inputs.devices)} device{'s'[: len(inputs.devices) - 1]}"
-
-
-def device_memory() -> int:
-    """The bytes of a device's memory; of a processor, those of the machine."""
-    stats = jax.local_devices()[0].memory_stats() or {}
-    return stats.get("bytes_limit") or os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 def format_duration(seconds: float) -> str:

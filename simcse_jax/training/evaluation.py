@@ -8,9 +8,9 @@ import jax
 import numpy as np
 
 from simcse_jax.choices import DEVELOPMENT, EXTRA, RETRIEVAL, TRANSFER
-from simcse_jax.config.fields import FEWEST_ANALYSED
+from simcse_jax.config.evaluation_fields import FEWEST_ANALYSED
 from simcse_jax.devices import processes
-from simcse_jax.errors import UserError
+from simcse_jax.errors import UserError, about
 from simcse_jax.evaluation import geometry, postprocess, retrieval, sts, transfer, transfer_files
 from simcse_jax.evaluation.analysis import last_layer
 from simcse_jax.evaluation.analysis.inputs import evenly, read_data
@@ -107,11 +107,7 @@ class Evaluation(NamedTuple):
         return self._replace(development=chooses, final=final)
 
     def restrict_to_missing(self, result: Mapping[str, Any]) -> "Evaluation":
-        """The evaluators to run: only the `eval.extra` that a result lacks, or all if it lacks a task or nothing.
-
-        Args:
-          result: of the same model; {} if it has none yet.
-        """
+        """The evaluators to run: only the `eval.extra` that a model's result lacks, or all if it lacks a task."""
         scored = {*result, *result.get("transfer", {}), *result.get("retrieval", {})}
         tasks = {name for evaluator in self.final for name in _names(evaluator)}
         more = {name: task_set for name, task_set in self.extra.items() if not scored >= set(EXTRA[name])}
@@ -149,23 +145,12 @@ def _names(evaluator: Final) -> Iterable[str]:
 
 
 def read_evaluation(spec: EvaluationSpec, devices: Sequence[jax.Device] | None = None) -> Evaluation | None:
-    """Reads the data of all evaluators; None when there are none.
-
-    `devices` are those of the run, None for all.
-
-    Raises:
-      UserError: naming the field, for anything that is wrong with the data.
-    """
+    """Reads the data of all evaluators; None when there are none. `devices` are those of the run, None for all."""
     evaluation = None
     if spec.data:
         fit_on = read_postprocess(spec)
-        try:
+        with about("config.eval.data"):
             evaluation = _read_folder_or_file(spec, fit_on)
-        except UserError as error:
-            raise UserError(f"config.eval.data: {error} (set it to nothing to train without evaluation)") from None
-    elif unused := {name: value for name in ("transfer", "extra", "postprocess") if (value := getattr(spec, name))}:
-        name, value = next(iter(unused.items()))
-        raise UserError(f"config.eval.{name}={value}: eval.data is empty, so nothing is scored")
     return _add_retrieval(spec, devices, evaluation) if spec.retrieval.data else evaluation
 
 
@@ -176,10 +161,8 @@ def _add_retrieval(
     fields = spec.retrieval
 
     def read(split: str, measures: Sequence[str]) -> retrieval.Retrieval:
-        try:
+        with about("config.eval.retrieval.data"):
             tasks = retrieval.read(split_sources(fields.data), split, fields.documents, fields.seed)
-        except UserError as error:
-            raise UserError(f"config.eval.retrieval.data: {error}") from None
         return retrieval.Retrieval(tasks, measures, fields.storage, devices)
 
     final = read(fields.split, fields.measures)
@@ -224,9 +207,6 @@ def read_extra(data: str, names: Sequence[str]) -> dict[str, Extra]:
 
     Alignment and uniformity are those of STS-B's train, dev and test together, as in the figures of SimCSE's authors
     (`geometry --split all`); the development set alone, measured during training, is `analysis.every`.
-
-    Raises:
-      UserError: when there are no such data, or they are damaged.
     """
     extra: dict[str, Extra] = {}
     for name in (name for name in DEVELOPMENT_SETS if name in names):
@@ -239,29 +219,24 @@ def read_extra(data: str, names: Sequence[str]) -> dict[str, Extra]:
 
 
 def read_postprocess(spec: EvaluationSpec) -> postprocess.Postprocess | None:
-    """The post-processing with the sentences that it is fit on; None without post-processing.
-
-    Raises:
-      UserError: for anything that is wrong with the sentences.
-    """
+    """The post-processing with the sentences that it is fit on; None without post-processing."""
     if not spec.postprocess:
         return None
-    try:
+    with about("config.eval.postprocess_data"):
         return postprocess.read(spec.postprocess, spec.postprocess_data, spec.postprocess_dimensions, spec.data)
-    except UserError as error:
-        raise UserError(f"config.eval.postprocess_data: {error}") from None
+
+
+def check_postprocess(evaluation: Evaluation | None, size: int) -> None:
+    """Refuses a post-processing that cannot be fit to embeddings of this size."""
+    if evaluation and evaluation.postprocess:
+        with about(f"config.eval.postprocess_data: embeddings of {size} elements"):
+            postprocess.check(evaluation.postprocess, size, evaluation.tasks)
 
 
 def check_sizes(sizes: Sequence[int], whole: int, evaluation: Evaluation | None) -> tuple[int, ...]:
-    """The truncated sizes that are to be scored; prints a note if no objective sees the whole embedding.
+    """Those of the sizes of `matryoshka.dimensions`, the largest first, that are to be scored besides the whole one.
 
-    Args:
-      sizes: those of `matryoshka.dimensions`, the largest first.
-      whole: the size of the embedding.
-      evaluation: of the run.
-
-    Raises:
-      UserError: for a size above `whole`, or too small for a post-processing.
+    Prints a note if no objective sees the whole embedding.
     """
     if sizes and sizes[0] > whole:
         raise UserError(f"config.matryoshka.dimensions: {sizes[0]} is more than the embedding's {whole} elements")
@@ -272,36 +247,20 @@ def check_sizes(sizes: Sequence[int], whole: int, evaluation: Evaluation | None)
         )
     smaller = tuple(size for size in sizes if size < whole)
     for size in smaller:
-        if evaluation is None or evaluation.postprocess is None:
-            break
-        try:
-            postprocess.check(evaluation.postprocess, size, evaluation.tasks)
-        except UserError as error:
-            raise UserError(f"config.eval.postprocess_data: at {size} of matryoshka.dimensions: {error}") from None
+        check_postprocess(evaluation, size)
     return smaller
 
 
 def read_analysis(spec: AnalysisSpec, scored: EvaluationSpec, evaluation: Evaluation | None) -> last_layer.Sample:
-    """The sentences on which the last layer is measured during training.
-
-    Args:
-      spec: which sentences to read.
-      scored: the run's evaluation, whose data are the default.
-      evaluation: the evaluators that were read for it.
-
-    Raises:
-      UserError: naming the file, or that there are too few sentences.
-    """
+    """The sentences on which the last layer is measured during training: by default those of the run's evaluation."""
     development = evaluation.pairs if evaluation else None
     name = spec.data or scored.data
     is_read = (spec.split, scored.development) == ("dev", "stsb")
-    try:
-        if spec.data or development is None or (local_path(name).is_dir() and not is_read):
+    if spec.data or development is None or (local_path(name).is_dir() and not is_read):
+        with about("config.analysis.data"):
             sentences, _, pairs = read_data(name, split=spec.split)
-        else:
-            sentences, pairs = development.first_as_read, development
-    except UserError as error:
-        raise UserError(f"config.analysis.data: {error}") from None
+    else:
+        sentences, pairs = development.first_as_read, development
     sentences = [sentence for sentence in sentences if sentence.strip()]
     distinct = list(dict.fromkeys(sentences))
     if len(distinct) < FEWEST_ANALYSED:

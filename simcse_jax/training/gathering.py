@@ -5,7 +5,6 @@ lookup.
 """
 
 import dataclasses
-import re
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -15,8 +14,7 @@ from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 from jaxtyping import Array, Float, Int
 
-from simcse_jax.devices import mesh as meshes
-from simcse_jax.devices.mesh import AXIS, SumOrder, choose_ways, replicated_sharding, row_axes
+from simcse_jax.devices.mesh import AXIS, replicated_sharding, row_axes
 from simcse_jax.devices.parts import (
     gather,
     gather_rounded,
@@ -33,19 +31,19 @@ from simcse_jax.models.parameters import Params
 from simcse_jax.models.sentence_encoder import Graph
 from simcse_jax.objectives.rows import Batch
 
-LAYER, NUMBER = "encoder.layers.", re.compile(r"\d+")  # in the names of a layer's parameters
+SMALL = 2**16  # numbers: smaller arrays are whole throughout a step by layer
+LAYER = "encoder.layers."  # in the names of a layer's parameters
 
 
 class Placement(NamedTuple):
-    """Where the parts of a split parameter are, and how it is gathered (`models.by_layer.Way`)."""
+    """Where the parts of a split parameter are, and how it becomes whole: equal for those of layers in a loop."""
 
     split: P
     devices: int  # the number of parts
-    way: SumOrder
 
     def gather(self, sent: jax.Array, part: jax.Array) -> jax.Array:
         """The whole array, from what each device sends of its part."""
-        return gather_rounded(sent, part, self.split, self.way)
+        return gather_rounded(sent, part, self.split)
 
     def rows(self, part: jax.Array, numbers: Int[Array, "*tokens"]) -> Float[Array, "*tokens D"]:
         """Rows of a table; the devices exchange only these where that is cheaper."""
@@ -61,7 +59,6 @@ class Gathering(NamedTuple):
     mesh: Mesh
     split: dict[str, P]  # how each parameter is split
     sent: dict[str, jnp.dtype]  # the type in which it is gathered
-    way: dict[str, SumOrder]
     tables: tuple[str, ...]  # each device gathers only the rows of its tokens
     late: frozenset[str]  # gathered where they are read
     padding: int  # the id of padding, if the encoder asks whether a token is that; otherwise -1
@@ -90,8 +87,8 @@ class Gathering(NamedTuple):
         if name in self.tables:
             return gather_rows(part, split, numbers)
         if name in self.late:
-            return Part(rounded(part, self.sent[name]), part, Placement(split, devices, self.way[name]))
-        return gather(part, split, self.sent[name], self.way[name])
+            return Part(rounded(part, self.sent[name]), part, Placement(split, devices))
+        return gather(part, split, self.sent[name])
 
 
 @dataclasses.dataclass(frozen=True)
@@ -123,13 +120,8 @@ def make_gathering(
 ) -> tuple[Gathering, Gathering]:
     """Chooses how each parameter of a step is gathered: the trained ones, and the frozen ones.
 
-    Args:
-      graph: of the encoder.
-      params, frozen: those that train and those that do not, or their shapes.
-      mesh: the devices.
-      tokens: the number of places for tokens in each device's part of the batch, if the networks read no other rows of
-        the word embeddings than those of the batch's tokens; otherwise 0.
-      by_layer: whether a layer's parameters become whole when it computes, and words when they are looked up.
+    `tokens` is the number of places for tokens in each device's part of the batch, if the networks read no other rows
+    of the word embeddings than those of the batch's tokens; otherwise 0.
     """
     # What only products read is sent in the products' type. They would round it anyway, so no bit of the loss changes.
     params_of_step = partial.of_step(params, frozen)
@@ -141,11 +133,9 @@ def make_gathering(
         rows = [name for name in words if is_exchange_cheaper(len(arrays[name]), split[name], tokens, mesh.shape[AXIS])]
         tables = tuple(rows if tokens and not by_layer else ())
         sent = {name: dtype if parameters.only_multiplied(name) else jnp.dtype(jnp.float32) for name in arrays}
-        kind = {name: NUMBER.sub("*", name) if by_layer else name for name in arrays if name not in tables}
-        way = choose_ways({kind[name]: value.size for name, value in arrays.items() if name in kind}, mesh)
-        large = [name for name, value in arrays.items() if LAYER in name and value.size >= meshes.SMALL]
+        large = [name for name, value in arrays.items() if LAYER in name and value.size >= SMALL]
         late = [*large, *(words if tokens else ())] if by_layer else []
-        return Gathering(mesh, split, sent, {name: way[kind[name]] for name in kind}, tables, frozenset(late), padding)
+        return Gathering(mesh, split, sent, tables, frozenset(late), padding)
 
     return make(params, shardings(params, mesh), tokens), make(frozen, frozen_shardings(frozen, mesh, by_layer), tokens)
 

@@ -9,8 +9,7 @@ import numpy as np
 from simcse_jax.errors import UserError
 from simcse_jax.host.storage import sha256
 from simcse_jax.huggingface.load import Pretrained
-from simcse_jax.huggingface.tokenizer import read_backend, special_tokens
-from simcse_jax.huggingface.tokenizer_checks import vocabulary
+from simcse_jax.huggingface.tokenizer import read_backend, special_tokens, vocabulary
 from simcse_jax.models import parameters
 from simcse_jax.models.config import EncoderConfig
 from simcse_jax.models.head import PREFIX
@@ -44,15 +43,9 @@ class Generator(NamedTuple):
 def check_generator(
     name: str, generator: EncoderConfig, model: str, encoder: EncoderConfig, longest: tuple[str, int]
 ) -> None:
-    """Checks the shape of a generator against that of the encoder that is trained.
+    """Refuses a generator that takes too short sentences, or has another number of words than the trained encoder.
 
-    Args:
-      name, generator: the generator's.
-      model, encoder: those of the model that is trained.
-      longest: the most tokens of a sentence, after the field that says so.
-
-    Raises:
-      UserError: naming the field, when the generator takes too short sentences or has another number of words.
+    `longest` has the most tokens of a sentence, after the field that says so.
     """
     field, most = longest
     if most > generator.max_length:
@@ -63,16 +56,7 @@ def check_generator(
 
 
 def read_generator(name: str, model: Pretrained, longest: tuple[str, int]) -> Generator:
-    """Reads a generator.
-
-    Args:
-      name: its name.
-      model: the one that is trained. Both must number the same tokens in the same way.
-      longest: the most tokens of a sentence, after the field that says so.
-
-    Raises:
-      UserError: naming the field, when the generator has no language-model head, other tokens, or too short sentences.
-    """
+    """Reads a generator, which must number the same tokens in the same way as the model that is trained."""
     generator, field = load_model(name).without_modules(), f"config.model.generator={name}"
     if generator.language_model is None:
         raise UserError(f"{field}: has no language-model head; use a pretrained checkpoint that kept it")
@@ -84,10 +68,7 @@ def read_generator(name: str, model: Pretrained, longest: tuple[str, int]) -> Ge
             f"{field}: its tokenizer is not that of {model.name}: the token {token!r:.60} has the number "
             f"{theirs.get(token, 'none')} there and {ours.get(token, 'none')} here"
         )
-    masking, student_masking = (Masking(*special_tokens(network.folder)) for network in (generator, model))
-    if masking != student_masking:
-        raise UserError(f"{field}: its tokenizer has other special tokens than that of {model.name}")
-    return Generator(generator, masking)
+    return Generator(generator, Masking(*special_tokens(generator.folder)))
 
 
 def build_networks(encoder: EncoderConfig, generator: EncoderConfig, kernels: bool, dtype: str) -> Networks:

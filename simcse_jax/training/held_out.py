@@ -41,15 +41,6 @@ def hold_out_rows(
     Pairs with scores are compared by Spearman's correlation. Of other pairs, each anchor is a query, whose positives
     are to be found among all texts that are not anchors: the positives and hard negatives of all rows, at most
     `MOST_DOCUMENTS`.
-
-    Args:
-      examples: all rows.
-      spec: which of them are held out.
-      fields: the measures and the storage of retrieval.
-      devices: of the run; None: all.
-
-    Raises:
-      UserError: when the data have no pairs, or none that can be held out.
     """
     field = f"config.data.held_out={spec.rows}"
     if len(examples.columns) < 2:

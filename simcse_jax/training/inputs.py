@@ -7,12 +7,10 @@ from typing import NamedTuple
 import jax
 import numpy as np
 
-from simcse_jax.choices import HEADS
 from simcse_jax.data.corpora import AnyCorpus
 from simcse_jax.data.tokens import prompts_by_name
 from simcse_jax.devices import backend, processes
 from simcse_jax.errors import UserError
-from simcse_jax.evaluation import postprocess
 from simcse_jax.evaluation.analysis import last_layer
 from simcse_jax.evaluation.retrieval import RetrievalSpec
 from simcse_jax.host.storage import sha256
@@ -80,18 +78,8 @@ class Inputs(NamedTuple):
         }
 
 
-def read_start(spec: ModelSpec, max_length: int, training: bool, measured: bool) -> Pretrained:
-    """The model that a run starts from, with the modules that it keeps; prints which parts training leaves out.
-
-    Args:
-      spec: of the run's model.
-      max_length: of the run's sentences.
-      training: whether anything is trained; otherwise the model is scored as it is.
-      measured: whether its last layer is measured.
-
-    Raises:
-      UserError: for a model that cannot be read, or that lacks the layers for all of this.
-    """
+def read_start(spec: ModelSpec, training: bool, measured: bool) -> Pretrained:
+    """The model that a run starts from, with the modules that it keeps; prints which parts training leaves out."""
     model = dataclasses.replace(load_model(spec.init_from, spec.num_layers), template=spec.template)
     needed = ["model.template"] * bool(model.template)
     needed += ["training (train.epochs and train.max_steps other than 0)"] * training  # word vectors are only scored
@@ -104,14 +92,8 @@ def read_start(spec: ModelSpec, max_length: int, training: bool, measured: bool)
         part = "the encoder and its modules" if kept else "the encoder only"
         processes.say(f"{model.name}: training uses {part}; dropped: {', '.join(left_out)}")
     model = model if kept else model.without_modules()
-    if training and (changes := differences(spec, max_length, model)):
-        processes.say(f"{model.name}: {changes}")
-    if not training and spec.convolutions not in (None, model.config.convolutions):
-        widths = tuple(map(str, spec.convolutions.widths))
-        raise UserError(
-            f"config.model.convolutions.widths={widths}: nothing is trained, and "
-            f"{model.name} has no such convolutions of its own; set it to ()"
-        )
+    if training and model.states_pooler and model.pooler != spec.scored_pooler:
+        processes.say(f"{model.name}: the pooler is {spec.scored_pooler} in place of the model's own, {model.pooler}")
     return model
 
 
@@ -137,30 +119,8 @@ def dropped_parts(keep_settings: bool, model: Pretrained) -> list[str]:
     return dataclasses.replace(model, settings=DEFAULTS, normalize=False).besides
 
 
-def differences(spec: ModelSpec, max_length: int, model: Pretrained) -> str:
-    """How a run differs from the sentence encoder that it starts from, as text; empty if it does not.
-
-    Of a model that does not state how it makes embeddings, nothing but its length can differ.
-    """
-    heads = {HEADS["train"]: "a head in training", HEADS["always"]: "a head", HEADS["none"]: "no head"}
-    settings_of_model = [f"pooler {model.pooler}", heads[HEADS["always" if model.has_head else "none"]]]
-    run = [f"pooler {spec.scored_pooler}", heads[spec.head]]
-    parts = [
-        f"{mine} in place of {its}"
-        for its, mine in zip(settings_of_model, run, strict=True)
-        if its != mine and model.states_pooler
-    ]
-    if max_length < model.max_length:
-        parts.append(f"this run reads {max_length} tokens of a sentence, the model {model.max_length}")
-    return ", ".join(parts)
-
-
 def check_poolers(spec: ModelSpec, model: Pretrained, shuffled: Sequence[str]) -> None:
-    """Refuses poolers that the model cannot have, and views that would hide from one where a text ends.
-
-    Raises:
-      UserError: naming the pooler, or the first of `shuffled`, fields of `config.views`.
-    """
+    """Refuses poolers that the model cannot have, and `shuffled` views, which would hide from one where a text ends."""
     for pooler in (spec.pooler, spec.scored_pooler, spec.choosing_pooler):
         choose_pooler(model, pooler)
     if shuffled and model.config.causal and spec.pooler == "last":
@@ -171,11 +131,7 @@ def check_poolers(spec: ModelSpec, model: Pretrained, shuffled: Sequence[str]) -
 
 
 def read_masking(model: Pretrained) -> Masking:
-    """The properties of the model's tokenizer that masking needs.
-
-    Raises:
-      UserError: for a model that guesses no words.
-    """
+    """The properties of the model's tokenizer that masking needs; refuses a model that guesses no words."""
     if not NAMES[model.config.model_type].language_model:
         raise UserError(
             f"{model.name}: a model of the type {model.config.model_type} guesses no masked words; leave out the "
@@ -185,17 +141,7 @@ def read_masking(model: Pretrained) -> Masking:
 
 
 def read_positive_template(text: str, denoising: str, model: Pretrained, tokenizer: Tokenizer) -> Template | None:
-    """The template around positives and hard negatives, if they have one of their own.
-
-    Args:
-      text: of the template, `views.positive_template`.
-      denoising: what is taken from embeddings, `views.denoising`.
-      model: the run's.
-      tokenizer: the model's.
-
-    Raises:
-      UserError: naming the field that needs a template, when the sentences have none.
-    """
+    """The template around positives and hard negatives, if they have one of their own (`text`)."""
     if tokenizer.template is not None:
         return tokenizer.make_template(text) if text else None
     for name, value, off in (("positive_template", text, ""), ("denoising", denoising, "none")):
@@ -205,11 +151,7 @@ def read_positive_template(text: str, denoising: str, model: Pretrained, tokeniz
 
 
 def read_held_out(data: DataSpec, spec: HeldOutSpec, fields: RetrievalSpec, devices: Sequence[jax.Device]) -> HeldOut:
-    """The rows to train on and the evaluation on the others, whose numbers are printed; see `hold_out_rows`.
-
-    Raises:
-      UserError: also for a prepared corpus, whose texts are not there.
-    """
+    """The rows to train on and the evaluation on the others, whose numbers are printed; see `hold_out_rows`."""
     if prepared := find_folders(data.train):
         raise UserError(
             f"config.data.held_out={spec.rows}: {next(iter(prepared))} is a prepared corpus, which has "
@@ -224,17 +166,8 @@ def read_held_out(data: DataSpec, spec: HeldOutSpec, fields: RetrievalSpec, devi
 
 
 def choose_devices(wanted: int, parts: int, batch_size: int) -> list[jax.Device]:
-    """The first devices of each process.
-
-    Args:
-      wanted: how many; 0: all.
-      parts: how many of them share a copy of the state.
-      batch_size: what all of them divide; 0: nothing.
-
-    Raises:
-      UserError: naming the field that does not fit their number.
-    """
-    backend.start(training=True)
+    """The first `wanted` devices of each process (0: all), which must divide `batch_size`; `parts` share a copy."""
+    backend.start()
     available = jax.local_device_count()
     if wanted > available:
         raise UserError(f"config.parallel.devices={wanted}: there are {available} (0: all of them)")
@@ -251,21 +184,13 @@ def check_parts(parts: int, devices: int) -> None:
 
 
 def check_divides(batch_size: int, devices: int) -> None:
-    """Refuses a batch size that is not divisible by the number of devices, naming the nearest that are."""
+    """Refuses a batch size that is not divisible by the number of devices."""
     if batch_size % devices:
-        below, above = batch_size // devices * devices, -(-batch_size // devices) * devices
-        nearest = f"{below} and {above}" if below else str(above)
-        raise UserError(
-            f"config.train.batch_size={batch_size} is not divisible by {devices} devices; the nearest are {nearest}"
-        )
+        raise UserError(f"config.train.batch_size={batch_size} is not divisible by {devices} devices")
 
 
 def check_projector(spec: ModelSpec, encoder: EncoderConfig) -> None:
-    """Refuses an embedding that is to take the place of a token and has another size.
-
-    Raises:
-      UserError: naming the projector's field.
-    """
+    """Refuses an embedding that is to take the place of a token and has another size."""
     widths = spec.projector.widths if spec.projector else ()
     for name in [objective.name for objective in needing(spec.objectives, "replaces_tokens")]:
         size = encoder.sentence_size
@@ -276,15 +201,6 @@ def check_projector(spec: ModelSpec, encoder: EncoderConfig) -> None:
                 f"config.projector.widths={','.join(widths)!r}: gives embeddings of {size} numbers; objective.{name} "
                 f"puts one in the place of a token, which has {encoder.hidden_size}"
             )
-
-
-def check_post_processing(evaluation: Evaluation | None, size: int, source: str) -> None:
-    """Refuses a post-processing that cannot be fit to embeddings of this size; `source` is what it is fit on."""
-    if evaluation and evaluation.postprocess:
-        try:
-            postprocess.check(evaluation.postprocess, size, evaluation.tasks)
-        except UserError as error:
-            raise UserError(f"config.eval.postprocess_data={source}: {error}") from None
 
 
 def check_head(spec: ModelSpec, model: Pretrained) -> None:

@@ -22,13 +22,7 @@ Share = Float[Array, ""]
 
 
 def learning_rate(schedule: str, step: Step, settings: Numbers) -> Share:
-    """The learning rate of the update that follows `step` earlier ones.
-
-    Args:
-      schedule: one of `SCHEDULES`.
-      step: s.
-      settings: of the step: `learning_rate`; `total_steps`, T; `warmup`, W; `milestones`, (M, 2) steps and factors.
-    """
+    """The learning rate of the update that follows `step` earlier ones; `milestones` are (M, 2) steps and factors."""
     return settings["learning_rate"] * SCHEDULES[schedule](step, settings)
 
 

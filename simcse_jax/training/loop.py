@@ -68,12 +68,7 @@ class Training:
         return 0 if self.ended else self.setup.schedule.total - step
 
     def train(self, state: TrainState, preemption: Preemption) -> TrainState:
-        """Does all remaining updates, unless patience ends it earlier. Before the first one, the start is scored.
-
-        Raises:
-          UserError: naming the step that went wrong, or a checkpoint that cannot be saved.
-          Preempted, KeyboardInterrupt: after saving, for SIGTERM and Ctrl-C.
-        """
+        """Does all remaining updates, unless patience ends it earlier. Before the first one, the start is scored."""
         if self.left(int(state.step)):
             state = self._remaining(state, preemption)
         self.checkpoints.wait()
@@ -161,11 +156,7 @@ class Training:
         self.speed = Speed()  # the time of writing is not the steps'
 
     def fetch(self) -> None:
-        """Waits for the dispatched steps. Their last line has the speed of the steps since the last log line, too.
-
-        Raises:
-          UserError: naming the first of them whose loss or gradient is not finite.
-        """
+        """Waits for the dispatched steps. Their last line has the speed of the steps since the last log line, too."""
         for number, values in self.pending:
             names = tuple(values) if number == self.pending[-1][0] else CHECKED  # each transfer takes its time
             self.last = line = {name: np.asarray(values[name]).item() for name in names}  # half of float()'s time
@@ -202,11 +193,7 @@ class Training:
         self.speed.skip(time.perf_counter() - started)
 
     def measure(self, number: int, state: TrainState, due: Due, preempted: bool) -> tuple[dict[str, Any], int]:
-        """Measures and scores the model; returns its scores and which encoder has them.
-
-        Raises:
-          NotFinite: when embeddings are not finite; the loss misses the parameters after the last update.
-        """
+        """Measures and scores the model; returns its scores and which encoder has them."""
         chosen = choose(self.setup, self.setup.gather_for_scoring(state.params), due.score)
         if due.measure:
             self._measure_layers(number, chosen)
@@ -259,13 +246,7 @@ class Training:
         )
 
     def save(self, state: TrainState, scores: Mapping[str, Any], tower: int) -> None:
-        """Saves the metrics, then the checkpoint that they belong to.
-
-        Args:
-          state: after the step.
-          scores: of the step; empty if there are none. The first one chooses the best.
-          tower: the encoder that has them.
-        """
+        """Saves the metrics, then the checkpoint that they belong to."""
         with processes.exit_together():
             if self.metrics is not None:
                 self.metrics.flush()

@@ -260,15 +260,7 @@ def second_pass(
     batch: Batch,
     embeddings: Mapping[str, Float[Array, "..."]],
 ) -> Any:
-    """The result of an objective's pass over tokens after the projector, computed in chunks.
-
-    Args:
-      networks: of the step.
-      term: that of the objective.
-      rows_of: the rows of a batch.
-      batch: all rows.
-      embeddings: those of the objective's views, by its names.
-    """
+    """The result of an objective's pass over tokens after the projector, computed in chunks."""
     objective, size = term.objective, networks.recipe.chunk_size
     assert isinstance(objective, SecondPassObjective)
 

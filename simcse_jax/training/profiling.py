@@ -17,13 +17,7 @@ LAST_TRACED = SKIPPED + TRACED
 
 @contextlib.contextmanager
 def trace_steps(update: Updates, folder: Path | None, steps: int) -> Iterator[Callable[..., Any]]:
-    """The update, with a trace of its third to seventh call, or of the last ones of fewer, but of at least one.
-
-    Args:
-      update: the update.
-      folder: for the trace, which `jax.profiler` writes to `plugins/profile/DATE/`; None for no trace.
-      steps: the number of calls to come, 1 or more.
-    """
+    """The update, with a trace of its third to seventh call, or of the last ones of fewer, but of at least one."""
     if folder is None:
         yield update
         return

@@ -5,7 +5,7 @@ from typing import Any
 
 import jax
 
-from simcse_jax.data.corpora import AnyBatches, Programs
+from simcse_jax.data.corpora import AnyBatches
 from simcse_jax.devices import processes
 from simcse_jax.devices.flops import peak, product_flops
 from simcse_jax.models.platforms import tracing_for
@@ -25,9 +25,10 @@ class Updates:
 
     def __init__(self, setup: Setup, batches: AnyBatches):
         """Chooses the programs' sizes by the batches."""
-        self._setup, self._sizes = setup, choose_sizes(setup, batches)
-        self._listing = batches.listing(self._sizes)
-        for line in (*self._listing, *batches.repeated()):
+        self._setup = setup
+        steps, devices = setup.schedule.total, setup.mesh.size
+        self._sizes = batches.sizes(steps, devices, setup.recipe.chunk_size, unpad=setup.unpad)
+        for line in batches.repeated():
             processes.say(line)
         self._steps = [
             make_step(setup.graph, setup.recipes[source]._replace(most_tokens=size), setup.mesh)
@@ -51,7 +52,7 @@ class Updates:
         named, most = "cuda" if device.platform == "gpu" else device.platform, peak(device)
         self._at_peak[size] = product_flops(traced.jaxpr, platform=named).total() / most if most else 0.0
         seconds = time.perf_counter() - started
-        if self._listing:
+        if any(self._sizes.sources) or len(self._steps) > 3:  # batches of one source each
             which = f"program {size + 1} of {len(self._steps)}"
         elif len(self._steps) == 1:
             which = "the step"
@@ -81,9 +82,3 @@ class Updates:
     ) -> tuple[TrainState, StepMetrics]:
         """Does update `step`, counted from 0, whose program is compiled."""
         return self._compiled[self._sizes.of(step)](state, batch, settings, self._setup.frozen)
-
-
-def choose_sizes(setup: Setup, batches: AnyBatches) -> Programs:
-    """The programs of a run."""
-    unpad, chunk_size = setup.unpad, setup.recipe.chunk_size
-    return batches.sizes(setup.schedule.total, setup.mesh.size, chunk_size, unpad=unpad)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from simcse_jax.choices import REPEATED, ROLES
+from simcse_jax.choices import REPEATED
 from simcse_jax.data.augment import augment
 from simcse_jax.data.batches import Corpus, tokenize
 from simcse_jax.data.corpora import AnyCorpus, MixedCorpus
@@ -59,7 +59,6 @@ def read_corpus(data: DataSpec, model: Pretrained, tokenizer: Tokenizer, example
         raise UserError(f"config.{field}={most}: {model.name} takes at most {model.config.max_length} tokens")
     _check_template(data, model, tokenizer)
     if prepared := open_prepared(data, model, tokenizer):
-        check_roles(data, [name for name, source in prepared.items() if source.num_columns == 1], len(prepared))
         opened = []
         for name, source in prepared.items():
             pairing = choose_pairing(data, source.num_columns)
@@ -68,19 +67,18 @@ def read_corpus(data: DataSpec, model: Pretrained, tokenizer: Tokenizer, example
         corpus: AnyCorpus = opened[0] if len(opened) == 1 else make_one_source(data, list(prepared), opened)
     else:
         corpus = _tokenize(data, model, tokenizer, examples)
-    if data.repeated:
-        for part in corpus.parts:
-            length = int(part.places[min(1, part.num_columns - 1)])
-            _check_repeated(length, length + data.repeated.most(length), model)
+    for part in corpus.parts if data.repeated else ():
+        length = int(part.places[min(1, part.num_columns - 1)])
+        _check_room(f"views.positive_change={REPEATED}", length + data.repeated.most(length), model)
     return corpus
 
 
-def _check_repeated(length: int, longer: int, model: Pretrained) -> None:
-    """Refuses positives that have more tokens than the model takes, once some are repeated."""
-    if longer > model.config.max_length:
+def _check_room(field: str, longest: int, model: Pretrained) -> None:
+    """Refuses positives that are changed to more tokens than the model takes."""
+    if longest > model.config.max_length:
         raise UserError(
-            f"config.views.positive_change={REPEATED}: a positive of {length} tokens then has up to {longer}, and "
-            f"{model.name} takes at most {model.config.max_length}; set a lower data.max_length"
+            f"config.{field}: a positive then has up to {longest} tokens, and {model.name} takes at most "
+            f"{model.config.max_length}; set a lower data.max_length"
         )
 
 
@@ -97,19 +95,13 @@ def _check_template(data: DataSpec, model: Pretrained, tokenizer: Tokenizer) -> 
             f"config.views.positive_change={REPEATED!r}: repeats words of the template that {model.name} has, too; "
             "set it to none"
         )
-    shortest = min(data.lengths)
-    if shortest <= template.size:
+    if (shortest := min(data.lengths)) <= template.size:
         field = "lengths" if any(data.own_lengths) else "max_length"
         raise UserError(
-            f"config.data.{field}={shortest}: the template alone has {template.size} tokens; set it to more, "
-            f"{template.size + 32} for 32 tokens of a sentence"
+            f"config.data.{field}={shortest}: the template alone has {template.size} tokens; set it to more"
         )
     longer = data.longest[1] - template.size + (tokenizer.make_template(other).size if other else 0)
-    if longer > model.config.max_length:
-        raise UserError(
-            f"config.views.positive_template={other!r:.100}: a positive then has up to {longer} tokens, and "
-            f"{model.name} takes at most {model.config.max_length}; set a lower data.max_length"
-        )
+    _check_room(f"views.positive_template={other!r:.100}", longer, model)
 
 
 def _tokenize(data: DataSpec, model: Pretrained, tokenizer: Tokenizer, examples: Examples | None) -> AnyCorpus:
@@ -129,7 +121,6 @@ def _tokenize(data: DataSpec, model: Pretrained, tokenizer: Tokenizer, examples:
     _say_kinds(data.train, names, kinds, examples)
     pairing = choose_pairing(data, len(examples.columns))
     check_enough(data.batch_size, data.train, len(examples), pairing)
-    check_roles(data, single_column_sources(names, examples), len(names))
     corpus = tokenize(examples, tokenizer, data.lengths if any(data.own_lengths) else data.max_length, prompts)
     corpus = dataclasses.replace(corpus, pairing=pairing, group=group)
     if corpus.cut:
@@ -190,11 +181,7 @@ def _say_kinds(data: str, names: Sequence[str], kinds: list[str], examples: Exam
 
 
 def check_drawn(subsample: int, names: Sequence[str], sizes: Sequence[int]) -> None:
-    """Refuses a subsample that leaves a source without rows.
-
-    Raises:
-      UserError: naming the source.
-    """
+    """Refuses a subsample that leaves a source without rows."""
     for name, size in itertools.zip_longest(names, sizes, fillvalue=0):
         if not size:
             raise UserError(f"config.data.subsample={subsample}: draws no row of {name}; draw more")
@@ -208,69 +195,22 @@ def say_prompts(names: Sequence[str], prompts: Sequence[Prompts]) -> None:
 
 
 def make_one_source(data: DataSpec, names: Sequence[str], parts: Sequence[MixedCorpus]) -> OneSource:
-    """The sources of a run whose batches have rows of one source each.
-
-    Raises:
-      UserError: naming a source that is smaller than a batch, or whose weight is too small.
-    """
+    """The sources of a run whose batches have rows of one source each; refuses those that would have no batch."""
     source = OneSource(tuple(names), tuple(parts), data.weights)
     source.mixture(data.batch_size)
     return source
 
 
-def single_column_sources(names: Sequence[str], examples: Examples) -> list[str]:
-    """The sources with one column of sentences, each its own positive."""
-    widths = np.full(len(examples), len(examples.columns)) if examples.present is None else examples.present.sum(axis=1)
-    of = np.zeros(len(examples), np.int64) if examples.sources is None else examples.sources
-    return [name for number, name in enumerate(names) if widths[of == number].max(initial=0) == 1]
-
-
-def check_roles(data: DataSpec, alone: Sequence[str], count: int) -> None:
-    """Refuses prompts and lengths of positives where there are none.
-
-    Args:
-      data: of the run.
-      alone: those of its `count` sources that have one column of sentences.
-
-    Raises:
-      UserError: naming the field and the data.
-    """
-    role, length = ROLES[1], data.own_lengths.positive
-    hint = "has one column of sentences, and a sentence that is its own positive is read as an anchor; leave it empty"
-    if length and len(alone) == count:
-        raise UserError(f"config.data.lengths.{role}={length}: {alone[0]} {hint.replace('empty', 'at 0')}")
-    listed = len({prompts.positive for prompts in data.prompts}) > 1
-    for name, prompts in zip(split_sources(data.train), data.prompts, strict=False):
-        if prompts.positive and name in alone and (listed or len(alone) == count):
-            raise UserError(f"config.data.prompts.{role}={prompts.positive!r:.100}: {name} {hint}")
-
-
 def check_enough(size: int, name: str, count: int, pairing: Pairing | None) -> None:
-    """Refuses data that do not fill a batch.
-
-    Args:
-      size: of a batch.
-      name: of the data.
-      count: their rows.
-      pairing: makes the examples of them; None: the rows are the examples.
-
-    Raises:
-      UserError: naming the data and their number of rows.
-    """
-    if count < 2:
-        raise UserError(f"{name}: one example; training needs two or more, the others of a batch are negatives")
-    if not pairing and count < size:
-        raise UserError(f"{name}: {count} examples are fewer than one batch; set train.batch_size to {count} or less")
-    if pairing and (pairs := pairing.count(count)) < size:
-        raise UserError(f"{name}: {count} sentences make {pairs} pairs, fewer than one batch (train.batch_size={size})")
+    """Refuses `count` rows of these data if they do not fill a batch of `size`, or none has another to be told from."""
+    made = pairing.count(count) if pairing else count
+    if made < max(size, 2):
+        what = f"{count} sentences make {made} pairs" if pairing else f"{count} examples"
+        raise UserError(f"{name}: {what}, fewer than a batch (train.batch_size={size}), which needs two or more")
 
 
 def choose_pairing(data: DataSpec, num_columns: int) -> Pairing | None:
-    """How an objective pairs the sentences of one column; None where rows are pairs.
-
-    Raises:
-      UserError: when the data have more than one column.
-    """
+    """How an objective pairs the sentences of one column; None where rows are pairs."""
     if data.pairing and num_columns > 1:
         raise UserError(
             f"config.objective.{data.paired_by}.weight: pairs sentences by itself, but {data.train} has "
@@ -280,17 +220,11 @@ def choose_pairing(data: DataSpec, num_columns: int) -> Pairing | None:
 
 
 def check_scores(data: DataSpec, examples: Examples) -> None:
-    """Refuses scores that are all the same, where pairs are compared by them.
-
-    Raises:
-      UserError: naming the data and the score.
-    """
+    """Refuses scores that are all the same, where pairs are compared by them."""
     scores = examples.scores
     if scores is not None and data.ranked_by and len(scores) > 1 and not scores.max() > scores.min():
-        raise UserError(
-            f"{data.train}: all {len(scores)} scores are {scores[0]:g}, so objective.{data.ranked_by} has no two pairs "
-            "to compare"
-        )
+        alike = f"all {len(scores)} scores are {scores[0]:g}"
+        raise UserError(f"{data.train}: {alike}, so objective.{data.ranked_by} has no two pairs to compare")
 
 
 def augment_examples(data: DataSpec, examples: Examples) -> Examples:
@@ -298,10 +232,8 @@ def augment_examples(data: DataSpec, examples: Examples) -> Examples:
     options = data.augment
     assert options is not None
     if len(examples.columns) > 1:
-        raise UserError(
-            f"config.data.augment.name={options.name!r}: {data.train} has positives of its own; "
-            "choose its sentences alone with data.columns.anchor"
-        )
+        hint = "has positives of its own; choose its sentences alone with data.columns.anchor"
+        raise UserError(f"config.data.augment.name={options.name!r}: {data.train} {hint}")
     anchors = examples.columns[0]
     name, percent, both, lexicon, mlm_model = options
     change = functools.partial(

@@ -1,13 +1,11 @@
 """The result of a run: its best checkpoint, scored."""
 
 import json
-import math
 from collections.abc import Mapping
 from typing import Any
 
 from simcse_jax.devices import processes
 from simcse_jax.encoding.embedder import Embedder
-from simcse_jax.encoding.masked_tokens import masked_token_accuracy
 from simcse_jax.evaluation.against import Comparison, compare
 from simcse_jax.evaluation.postprocess import transformed
 from simcse_jax.evaluation.sts import aligned
@@ -19,7 +17,7 @@ from simcse_jax.runs.workdir import Workdir
 from simcse_jax.training.inputs import Inputs
 from simcse_jax.training.loop import Training
 
-MASKED, TRUNCATED = "masked_token_accuracy", "truncated"  # in `result.json`
+TRUNCATED = "truncated"  # in `result.json`
 
 
 def finish(training: Training, state: TrainState) -> None:
@@ -57,9 +55,6 @@ def report(training: Training, best: int, embed: Embedder, start: Embedder | Non
 
     If `eval.extra` asks for more scores of a finished run, only the missing ones are computed. With a `start`, the
     checkpoint is compared with it, and the start is kept unless the checkpoint is better.
-
-    Returns:
-      The contents of `result.json`; nothing where nothing is scored.
     """
     inputs, folder, seed = training.setup.inputs, training.folder, training.setup.spec.seed
     if inputs.evaluation is None:
@@ -86,8 +81,6 @@ def report(training: Training, best: int, embed: Embedder, start: Embedder | Non
     for size, numbers in result.get(TRUNCATED, {}).items():
         for table in inputs.evaluation.tables(numbers):
             training.say(f"the first {size} elements: {table}")
-    if MASKED in result:
-        training.say(f"masked tokens of the development sentences: {result[MASKED]:.2f}% guessed")
     return result
 
 
@@ -101,26 +94,16 @@ def describe_comparison(comparison: Comparison) -> str:
 
 
 def scores_before(folder: Workdir) -> dict[str, Any]:
-    """What `result.json` has of the same model, as the first process sees it; {} if there is none.
-
-    Raises:
-      UserError: when it is damaged.
-    """
+    """What `result.json` has of the same model, as the first process sees it; {} if there is none."""
     with processes.exit_together():
         text = json.dumps(folder.read_result() or {}) if processes.is_first() else ""
     return json.loads(processes.gather(text)[0])
 
 
 def final_scores(inputs: Inputs, embed: Embedder, seed: int, before: Mapping[str, Any]) -> dict[str, Any]:
-    """The contents of `result.json`: the evaluation's, and of a language model the masked tokens that it guesses.
+    """The evaluation's contents of `result.json`; what a model had `before` stays if `eval.extra` asks for more.
 
-    `truncated` has the evaluation's for each size below the whole embedding's, at which objectives saw it.
-
-    Args:
-      inputs: of the run; it must have an evaluation.
-      embed: the model, with all parameters of the run.
-      seed: of the run.
-      before: the contents so far, of the same model; kept if `eval.extra` asks for more.
+    `truncated` has them for each size below the whole embedding's, at which objectives saw it.
     """
     everything = inputs.evaluation
     assert everything is not None
@@ -137,8 +120,4 @@ def final_scores(inputs: Inputs, embed: Embedder, seed: int, before: Mapping[str
             str(size): scores(embed.truncated(size, normalized_first=False), smaller.get(str(size), {}))
             for size in inputs.sizes
         }
-    if MASKED not in result and inputs.language_model and (pairs := everything.pairs):
-        sentences = list(dict.fromkeys([*pairs.first, *pairs.second]))
-        accuracy = masked_token_accuracy(embed, sentences, **inputs.language_model._asdict())
-        result |= {MASKED: accuracy} if math.isfinite(accuracy) else {}
     return result

@@ -24,13 +24,12 @@ from simcse_jax.runs.checkpoints import Checkpoints
 from simcse_jax.runs.reporters.opening import check_installed, report_to_all
 from simcse_jax.runs.state import TrainState, add_parts, frozen_params, model_spec, starting_adapter
 from simcse_jax.runs.workdir import Workdir
-from simcse_jax.training.evaluation import check_sizes, read_analysis, read_evaluation
+from simcse_jax.training.evaluation import check_postprocess, check_sizes, read_analysis, read_evaluation
 from simcse_jax.training.generator import read_generator
 from simcse_jax.training.inputs import (
     Inputs,
     check_head,
     check_poolers,
-    check_post_processing,
     check_projector,
     choose_devices,
     read_held_out,
@@ -112,13 +111,7 @@ def train_and_evaluate(
 
 
 def read(config: Section, folder: Workdir | None = None) -> Inputs:
-    """Reads and checks everything that a run needs before it starts, and prints notes on its config.
-
-    `folder` is the run's; None where nothing is to be written.
-
-    Raises:
-      UserError: naming the field, the file or the workdir.
-    """
+    """`read_inputs`, with notes on the config. `folder` is the run's; None where nothing is to be written."""
     if folder is not None:
         folder.check_is_folder()
         if folder.exists:  # before anything is read
@@ -144,11 +137,7 @@ def sources(config: Section) -> dict[str, str]:
 
 
 def read_inputs(config: Section) -> Inputs:
-    """Reads and checks everything that a run needs before it starts.
-
-    Raises:
-      UserError: in one line, for anything that is wrong.
-    """
+    """Reads and checks everything that a run needs before it starts."""
     spec, data, scored, training = model_spec(config), data_spec(config), evaluation_spec(config), trains(config)
     batch_size, views = config.train.batch_size, config.views
     devices = choose_devices(config.parallel.devices, config.parallel.parts, batch_size if training else 0)
@@ -157,7 +146,7 @@ def read_inputs(config: Section) -> Inputs:
         apart = read_held_out(data, held_out_spec(config), scored.retrieval, devices)
     evaluation = apart.evaluation if apart else read_evaluation(scored, devices)
 
-    model = read_start(spec, data.max_length, training, measured=config.analysis.every > 0)
+    model = read_start(spec, training, measured=config.analysis.every > 0)
     tokenizer = model.tokenizer
     model_config = dataclasses.replace(
         model.config, convolutions=spec.convolutions, mask_token_id=tokenizer.mask_token_id
@@ -172,7 +161,7 @@ def read_inputs(config: Section) -> Inputs:
     generator = read_generator(spec.generator, model, data.longest) if replaces else None
     check_projector(spec, model.config)
     analysis = read_analysis(analysis_spec(config), scored, evaluation) if config.analysis.every else None
-    check_post_processing(evaluation, model.config.sentence_size, scored.postprocess_data)
+    check_postprocess(evaluation, model.config.sentence_size)
     if not training:
         check_head(spec, model)
         return Inputs(devices, evaluation, model, tokenizer, None, language_model, analysis, 0, adapter=adapter)
@@ -195,9 +184,6 @@ def enter(job: contextlib.ExitStack, folder: Workdir, config: Section, inputs: I
     """Creates the workdir, or checks that it is this run's, and that all processes run the same on the same data.
 
     The first process has the workdir's lock until `job` ends.
-
-    Raises:
-      UserError: naming what differs in the workdir or in another process, or the other job that writes there.
     """
     prints = inputs.fingerprints
     facts = {"the config": config_fingerprint(config), **prints}

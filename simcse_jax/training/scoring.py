@@ -40,15 +40,9 @@ class ChosenTower(NamedTuple):
 
 
 def choose(setup: Setup, params: Params, score: bool) -> ChosenTower:
-    """Chooses the encoder with the better score; the anchors' encoder if scores are equal or missing.
+    """Chooses the encoder with the better score, if one is due; the anchors' if scores are equal or missing.
 
-    Args:
-      setup: the run's.
-      params: all that train, of `Setup.gather_for_scoring`.
-      score: whether a score is due.
-
-    Raises:
-      NotFinite: when embeddings are not finite.
+    `params` are those of `Setup.gather_for_scoring`.
     """
     models = [setup.model(params, tower) for tower in setup.towers]
     judged = [ProgressEncoder(setup.judge.with_params(model)) for model in models] if score and setup.scoring else []

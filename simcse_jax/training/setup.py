@@ -10,9 +10,9 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding
 
 from simcse_jax.choices import REPEATED, SPANS
-from simcse_jax.config.fields import declared_fields, flatten, has_scores, numbers_of_step
+from simcse_jax.config.evaluation_fields import has_scores
+from simcse_jax.config.fields import BY_LAYER, declared_fields, flatten, numbers_of_step
 from simcse_jax.config.loss_fields import has_data_scores, matryoshka_sizes, matryoshka_weights
-from simcse_jax.config.parallel_fields import BY_LAYER
 from simcse_jax.config.sections import Config, Section
 from simcse_jax.config.source_fields import ONE_SOURCE, gap_reason, read_prompts, read_range, read_weights
 from simcse_jax.data.batches import Corpus
@@ -31,7 +31,7 @@ from simcse_jax.devices.mesh import (
 from simcse_jax.devices.parts import distribute, replicate_whole
 from simcse_jax.encoding.embedder import Embedder
 from simcse_jax.errors import UserError
-from simcse_jax.evaluation.analysis.last_layer import EmbedWithLayers, LastLayer, Sample
+from simcse_jax.evaluation.analysis.last_layer import EmbedWithLayers, LastLayer
 from simcse_jax.evaluation.analysis.tokens import Protocol, survey
 from simcse_jax.evaluation.evaluator import Encode, Evaluator
 from simcse_jax.evaluation.retrieval import RetrievalSpec
@@ -40,7 +40,7 @@ from simcse_jax.models import partial
 from simcse_jax.models.changes import Repeated, Retemplated
 from simcse_jax.models.config import EncoderConfig, Template
 from simcse_jax.models.masking import Masking
-from simcse_jax.models.parameters import Arrays, Params, with_encoder
+from simcse_jax.models.parameters import Params, with_encoder
 from simcse_jax.models.sentence_encoder import Graph, build
 from simcse_jax.objectives.objective import Columns, Term
 from simcse_jax.objectives.registry import find_pairing, find_temperature, load_loss, needing, trained_objectives
@@ -144,11 +144,7 @@ class Setup:
     def model(self, trained: Params, tower: int = 0) -> Params:
         """All parameters, for scoring: with the frozen ones, and with LoRA's products added to the weights.
 
-        The first or the second encoder stands in the place of the first one.
-
-        Args:
-          trained: of `gather_for_scoring`.
-          tower: the encoder.
+        The first or the second encoder (`tower`) stands in the place of the first one.
         """
         frozen = self.frozen
         if self.recipe.by_layer:  # as it was read: what the step has may be rounded
@@ -262,6 +258,14 @@ def make_setup(config: Section, inputs: Inputs) -> Setup:
     masking = generator.masking if generator else inputs.language_model
     encoder = add_parts(model.config, spec)
     frozen = (generator.params if generator else {}) | partial.in_step(frozen_params(spec, model))
+    if config.parallel.gather == BY_LAYER:
+        on_devices = distribute(cast_to_product_dtype(frozen, jnp.dtype(config.train.dtype)), mesh)
+    else:
+        on_devices = replicate(frozen, replicated_sharding(mesh))
+    measuring: list[Evaluator[EmbedWithLayers]] = []
+    if sample:
+        surveyed = survey(embed.tokens, sample.sentences, Protocol(), "config.analysis.data")
+        measuring = [LastLayer(surveyed, sample, find_temperature(config.objective))]
     corpus = inputs.corpus
     parts = [(part.num_columns, part.lengths) for part in corpus.parts] if corpus is not None else [(1, ())]
     intervals = config.train.log_every, config.eval.every, config.analysis.every, config.checkpoint.keep_every
@@ -277,14 +281,14 @@ def make_setup(config: Section, inputs: Inputs) -> Setup:
         ),
         embed=embed,
         schedule=schedule,
-        measuring=[_make_measuring(embed, sample, config)] if sample else [],
+        measuring=measuring,
         scoring=[evaluation.development] if evaluation else [],
         encoder=encoder,
         numbers=make_settings(config, max(schedule.total, 1)),  # it divides the learning rate
         batch_size=config.train.batch_size,
         unpad=config.train.unpad,
         scores_both=spec.dual_encoder and config.eval.encoder == "better",
-        frozen=_place_frozen(frozen, config, mesh) if frozen else None,
+        frozen=on_devices if frozen else None,
     )
 
 
@@ -313,17 +317,6 @@ def abstract_step(
     recipe = make_recipe(config, columns, masking, networks, data.column_lengths(columns))
     numbers, parts = make_settings(config, total_steps=1), config.parallel.parts
     return AbstractStep(spec, data, encoder, columns, generator, recipe, numbers, jnp.dtype(dtype), parts)
-
-
-def _place_frozen(frozen: Arrays, config: Section, mesh: Mesh) -> Params:
-    if config.parallel.gather == BY_LAYER:
-        return distribute(cast_to_product_dtype(frozen, jnp.dtype(config.train.dtype)), mesh)
-    return replicate(frozen, replicated_sharding(mesh))
-
-
-def _make_measuring(embed: Embedder, sample: Sample, config: Section) -> LastLayer:
-    surveyed = survey(embed.tokens, sample.sentences, Protocol(), "config.analysis.data")
-    return LastLayer(surveyed, sample, find_temperature(config.objective))
 
 
 def make_settings(config: Section, total_steps: int) -> StepSettings:
@@ -423,11 +416,7 @@ def num_positives(config: Section) -> int:
 
 
 def check_corpus(config: Section, corpus: AnyCorpus) -> None:
-    """As `check_columns`, where a batch has rows of one source for each of the sources.
-
-    Raises:
-      UserError: naming the field.
-    """
+    """As `check_columns`, where a batch has rows of one source for each of the sources."""
     for name, part in zip(corpus.names, corpus.parts, strict=True):
         check_columns(config, part.num_columns, part.fewest_columns, data=name, most=corpus.num_columns)
 
@@ -441,9 +430,6 @@ def check_columns(config: Section, num_columns: int, fewest: int, *, data: str =
       fewest: the sentences of a row that has the fewest: one that is its own positive, or fewer hard negatives.
       data: the source that they are of; empty: all of `data.train`.
       most: the columns of the source that has the most; 0: `num_columns`.
-
-    Raises:
-      UserError: naming the field.
     """
     data, several = data or config.data.train, num_positives(config) - 1  # the mean of several is one
     if fewest == 1:
@@ -477,5 +463,5 @@ def _check_views_differ(config: Section) -> None:
     ):
         raise UserError(
             f"config.model.dropout={model.dropout}: all dropout rates are 0, so both views of a sentence would be the "
-            "same; set views.positive=off if that is meant, or a rate above 0"
+            "same; set views.positive=off if that is meant"
         )

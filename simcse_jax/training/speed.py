@@ -21,13 +21,7 @@ class Speed:
         self._at_peak = self._waited = 0.0
 
     def add(self, sentences: int, tokens: int, at_peak: float = 0.0) -> None:
-        """Counts a step.
-
-        Args:
-          sentences: of its batch.
-          tokens: of these sentences, without padding; each counts once, however often it is encoded.
-          at_peak: the seconds of its matrix products at the device's peak; 0.0 where that is not known.
-        """
+        """Counts a step."""
         self.steps += 1
         self._sentences += sentences
         self._tokens += tokens

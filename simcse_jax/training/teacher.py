@@ -2,7 +2,6 @@
 
 import dataclasses
 import os
-import secrets
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -16,7 +15,7 @@ from simcse_jax.data.examples import Examples
 from simcse_jax.devices import processes
 from simcse_jax.encoding.arguments import resolve_prompt
 from simcse_jax.encoding.embedder import Embedder, on_local_devices
-from simcse_jax.errors import UserError, system_message
+from simcse_jax.errors import UserError, about, system_message
 from simcse_jax.host.outputs import output_folder
 from simcse_jax.host.storage import local_path, sha256, writing
 from simcse_jax.huggingface.cross_encoder import is_cross_encoder
@@ -24,8 +23,6 @@ from simcse_jax.huggingface.load import choose_pooler_and_warn
 from simcse_jax.models import parameters
 from simcse_jax.objectives.objective import ELEMENTS, Objective
 from simcse_jax.runs.loading import load_model
-
-DIGEST = 64  # bytes
 
 
 class TeacherSpec(NamedTuple):
@@ -45,12 +42,7 @@ class TeacherSpec(NamedTuple):
 
 
 def read_teachers(spec: TeacherSpec, student: str, size: int) -> list[Embedder]:
-    """The models, as their files say that they encode.
-
-    Args:
-      spec: their names.
-      student: the model that is trained.
-      size: the elements of its embeddings.
+    """The models, as their files say that they encode, for a student whose embeddings have `size` elements.
 
     Raises:
       UserError: when one cannot be read, its embeddings have another size and the objective compares elements, or the
@@ -63,20 +55,17 @@ def read_teachers(spec: TeacherSpec, student: str, size: int) -> list[Embedder]:
     if elements and teachers[0].dimension != size:
         raise UserError(
             f"config.teacher.model={spec.model}: its embeddings have {teachers[0].dimension} elements, those of "
-            f"{student} {size}; objective.{elements[0]} compares them one by one, so take a teacher of "
-            f"{size}, or objective.margin_mse, which compares similarities"
+            f"{student} {size}; objective.{elements[0]} compares them one by one"
         )
     return teachers
 
 
 def _read_teacher(field: str, name: str) -> Embedder:
-    try:
+    with about(field):
         if is_cross_encoder(name):
             raise UserError(f"{name} is a cross-encoder; score candidates with mine --judge, and leave the field empty")
         model = load_model(name)
         pooler = choose_pooler_and_warn(model, None, stacklevel=2)
-    except UserError as error:
-        raise UserError(f"{field}: {error}") from None
     settings = model.settings
     teacher = on_local_devices(model, model.tokenizer, pooler, "float32")
     prompt = resolve_prompt(settings.prompts, settings.default_prompt_name, None, None)
@@ -88,11 +77,7 @@ def _read_teacher(field: str, name: str) -> Embedder:
 
 
 def teach(spec: TeacherSpec, teachers: Sequence[Embedder], examples: Examples) -> TeacherEmbeddings:
-    """The teachers' embeddings of all sentences, each distinct one encoded once, or read where they were kept.
-
-    Raises:
-      UserError: when the folder that keeps them cannot be written, or the file there is damaged.
-    """
+    """The teachers' embeddings of all sentences, each distinct one encoded once, or read where they were kept."""
     places, sentences = numbered(zip(*examples.columns, strict=True))
     keys = [_key(teacher, sentences) for teacher in teachers]
     named = zip(spec.names.items(), teachers, keys, strict=True)
@@ -116,10 +101,8 @@ def _read_or_encode(
 
 def _encode(field: str, name: str, teacher: Embedder, sentences: list[str]) -> np.ndarray:
     processes.say(f"encoding {len(sentences):,} distinct sentences with the teacher {name}")
-    try:
+    with about(f"{field}={name}"):
         return teacher.with_progress(sentences, processes.is_first())
-    except UserError as error:
-        raise UserError(f"{field}={name}: {error}") from None
 
 
 def _key(teacher: Embedder, sentences: list[str]) -> str:
@@ -133,33 +116,20 @@ def _key(teacher: Embedder, sentences: list[str]) -> str:
 
 def _write(file: Path, embeddings: np.ndarray) -> None:
     """Writes the file whole or not at all, also where several processes write it at the same time."""
-    temporary = file.with_name(f".{file.name}.{secrets.token_hex(8)}.tmp")
+    temporary = file.with_name(f"{file.stem}.{os.getpid()}.tmp.npy")
     with writing(file):
         file.parent.mkdir(parents=True, exist_ok=True)
         try:
-            with temporary.open("wb") as opened:
-                np.save(opened, embeddings)
-            with temporary.open("ab") as opened:
-                opened.write(_digest(np.memmap(temporary, np.uint8, "r")))
-                opened.flush()
-                os.fsync(opened.fileno())  # before the rename, which means that it is whole
+            np.save(temporary, embeddings)
             temporary.replace(file)
         finally:
             temporary.unlink(missing_ok=True)
 
 
-def _digest(content: np.ndarray) -> bytes:
-    """The checksum after a file's array, which NumPy does not read: a damaged file would train another model."""
-    return sha256(content).encode()
-
-
 def _read(file: Path, rows: int, size: int) -> np.ndarray:
     try:
-        content = np.memmap(file, np.uint8, "r")
-        if _digest(content[:-DIGEST]) != content[-DIGEST:].tobytes():
-            raise ValueError("it is damaged")
         embeddings = np.load(file, mmap_mode="r", allow_pickle=False)
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, EOFError) as error:  # the last of an empty file
         raise UserError(f"{file}: cannot be read: {system_message(error)}; remove it, and it is made again") from None
     if embeddings.shape != (rows, size) or embeddings.dtype != np.float32:
         raise UserError(f"{file}: is damaged; remove it, and it is made again")

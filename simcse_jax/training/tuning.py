@@ -19,7 +19,8 @@ from ml_collections import config_dict
 
 from simcse_jax.choices import LABELS, RETRIEVAL
 from simcse_jax.config.checks import check_field
-from simcse_jax.config.fields import FIELDS, flatten, has_scores
+from simcse_jax.config.evaluation_fields import has_scores
+from simcse_jax.config.fields import FIELDS, flatten
 from simcse_jax.data.columns import (
     SCORES,
     SENTENCE_PAIRS,
@@ -85,15 +86,7 @@ class DataSummary(NamedTuple):
 
 
 def complete(config: config_dict.ConfigDict, user_fields: AbstractSet[str]) -> None:
-    """Sets the fields that depend on the model and the data, and prints them.
-
-    Args:
-      config: of the recipe, with the values of the command line.
-      user_fields: the names of the fields that have a value from there, which stay as they are.
-
-    Raises:
-      UserError: when the model or the data cannot be read, or cannot be tuned.
-    """
+    """Sets the fields that depend on the model and the data, but for `user_fields`, and prints them."""
     for field, short in {"data.train": ("data", "FILE"), "model.init_from": ("model", "NAME")}.items():
         if flatten(config)[field]:
             continue
@@ -147,11 +140,7 @@ def complete(config: config_dict.ConfigDict, user_fields: AbstractSet[str]) -> N
 
 
 def model_fields(model: Pretrained, data: DataSummary) -> dict[str, Any]:
-    """The fields by which the trained model embeds as the start model does.
-
-    Raises:
-      UserError: for a model with parts that training would leave out.
-    """
+    """The fields by which the trained model embeds as the start model does; refuses parts that training would drop."""
     model.check_layers("tuning")
     if model.refusal or not model.include_prompt:
         raise UserError(f"{model.name}: {' and '.join(model.besides)}: cannot be tuned, since training would drop it")
@@ -159,16 +148,15 @@ def model_fields(model: Pretrained, data: DataSummary) -> dict[str, Any]:
     anchor, positive = prompts.get("query", ""), next(filter(None, map(prompts.get, DOCUMENT_PROMPTS)), "")
     if data.width == 1 or data.score:
         anchor = positive = prompts.get(model.settings.default_prompt_name or "", "")
-    quoted = {"anchor": anchor, "positive": "" if data.width == 1 else positive}
+    prompts_of_roles = {}
+    for role, text in {"anchor": anchor, "positive": "" if data.width == 1 else positive}.items():
+        quoted = '"' + text.replace('"', '""') + '"' if "," in text or '"' in text else text
+        prompts_of_roles[f"data.prompts.{role}"] = quoted
     return {
         "model.pooler": model.pooler,
         "model.mlp": "always" if model.has_head else "none",
-        **{f"data.prompts.{role}": _quoted(text) for role, text in quoted.items()},
+        **prompts_of_roles,
     }
-
-
-def _quoted(text: str) -> str:
-    return '"' + text.replace('"', '""') + '"' if "," in text or '"' in text else text
 
 
 def data_fields(data: DataSummary, objectives: Mapping[str, Any]) -> dict[str, Any]:
@@ -185,16 +173,7 @@ def data_fields(data: DataSummary, objectives: Mapping[str, Any]) -> dict[str, A
 
 
 def retrieval_fields(data: str, named: str, user_fields: AbstractSet[str]) -> dict[str, Any]:
-    """The fields that move a folder in BEIR's layout from `eval.data` to where such folders are named; {} without one.
-
-    Args:
-      data: `eval.data`.
-      named: `eval.retrieval.data`.
-      user_fields: the names of the fields that have a value from the command line.
-
-    Raises:
-      UserError: when others are named there already.
-    """
+    """The fields that move a folder in BEIR's layout from `eval.data` to where such folders are `named`; {} without."""
     folder = local_path(data)
     if not data or not (folder / CORPUS).is_file():
         return {}
@@ -231,13 +210,7 @@ def find_obstacle(data: DataSummary, spec: HeldOutSpec, subsample: int) -> str:
 
 
 def size_fields(rows: int, width: int, set_already: Mapping[str, Any]) -> dict[str, Any]:
-    """The batch size, the passes or steps, the learning rate and the steps between evaluations.
-
-    Args:
-      rows: to train on.
-      width: sentences of a row.
-      set_already: those of these fields that are given.
-    """
+    """The batch size, the passes or steps, the learning rate and the steps between evaluations."""
     alone = width == 1
     size, most = (64, 64) if alone and rows >= 64 else (16, 128)
     while size < most and rows >= 64 * size:
@@ -264,11 +237,7 @@ def fitting_length(model: Pretrained, texts: Sequence[str]) -> int:
 
 
 def inspect_data(spec: DataSpec) -> DataSummary:
-    """Reads the training data to see what they are.
-
-    Raises:
-      UserError: in the cases of reading them; also for sources of different kinds.
-    """
+    """Reads the training data to see what they are; refuses sources of different kinds."""
     files = [file for name in split_sources(spec.train) for file in ([name] if prefix_of(name) else files_of(name))]
     parts = [_inspect_file(spec, file) for file in files]
     if graded := next((data.score for data in parts if data.score), ""):  # in one of the files
@@ -325,13 +294,7 @@ def find_relation(name: str, columns: Mapping[str, str]) -> tuple[str, str]:
     """The column of a table of pairs that says how their sentences relate: "label" or "score", and its name.
 
     The first is empty where all pairs are positives; the second then names scores that are all 1, if there are any.
-
-    Args:
-      name: of the source.
-      columns: `data.columns`.
-
-    Raises:
-      UserError: for a column of labels or numbers whose meaning cannot be known.
+    A column of labels or numbers whose meaning cannot be known is refused.
     """
     names, _, where, ordered = open_table(name)
     scores, unknown, constant, ones = of_values(names, SCORES), "", "", ""
@@ -385,12 +348,8 @@ def _distinct(name: str, column: str) -> set[Any]:
 def classify_values(values: AbstractSet[Any], are_scores: bool, of_sentences: bool) -> str:
     """The kind of a column: "label" for NLI's labels, "score" for scores, 0 and 1 among them; otherwise "".
 
-    Numbers that are all the same rank nothing, so they are no scores.
-
-    Args:
-      values: of the column, different and not blank.
-      are_scores: whether its name says so.
-      of_sentences: whether the pairs are two sentences. 0, 1 and 2 of a query and a passage grade its relevance.
+    Numbers that are all the same rank nothing, so they are no scores. 0, 1 and 2 of a query and a passage, not of two
+    sentences, grade its relevance.
     """
     names = {str(value.name if isinstance(value, NamedLabel) else value).strip().lower() for value in values}
     if LABELS[0] in names and names <= {*LABELS, *UNLABELLED}:
@@ -413,15 +372,12 @@ def _unknown(values: AbstractSet[Any], column: str) -> str:
     """The remedy for a column of labels or numbers that `classify_values` does not know."""
     few = sorted({*map(one_line, values)})
     holds = f"the column {column!r:.60} holds {', '.join(few[:3])}{' …' * (len(few) > 3)}"
-    if all(map(is_number, few)):
-        if not _numbers(values):
-            return f"{holds}; write plain numbers, such as 0.85"
-        if {*few} == {"-1", "0", "1"}:
-            grade = f"set data.columns.score={quote(column)} if -1 is a grade"
-            return f"{holds}; leave the cells of -1 empty if these pairs have no label, or {grade}"
-        nli = ", or data.positives=entailment if they are labels of NLI" * ({*few} <= {"0", "1", "2"})
-        return (
-            f"{holds}; set data.columns.score={quote(column)} if they grade the pairs{nli}, otherwise remove the column"
-        )
-    spellings = f"0 and 1 (whether two sentences mean the same), scores, or {', '.join(LABELS[:-1])} and {LABELS[-1]}"
-    return f"{holds}; write {spellings}, or remove the column"
+    if not all(map(is_number, few)):
+        spellings = f"0 and 1 (whether two sentences mean the same), scores, or {', '.join(LABELS)}"
+        return f"{holds}; write {spellings}, or remove the column"
+    if not _numbers(values):
+        return f"{holds}; write plain numbers, such as 0.85, or remove the column"
+    return (
+        f"{holds}; set data.columns.score={quote(column)} if they grade the pairs, data.positives=entailment if they "
+        "are labels of NLI, or remove the column"
+    )

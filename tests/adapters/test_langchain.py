@@ -1,6 +1,5 @@
 import asyncio
 
-import numpy as np
 from support import sentences
 from support.later import later, needs
 
@@ -11,7 +10,7 @@ vectorstores = later("langchain_core.vectorstores")
 ours = later("simcse_jax.adapters.langchain")
 
 
-def test_a_vector_store_asynchronous_calls_and_options_give_the_embeddings_of_the_class(prompted, tiny_bert, tmp_path):
+def test_a_vector_store_asynchronous_calls_and_options_give_the_embeddings_of_the_class(prompted):
     model, texts = SimCSE(prompted, truncate_dim=32), sentences(20)
     store = vectorstores.InMemoryVectorStore.from_texts(texts, ours.SimCSEEmbeddings(model))
     vectors = [document["vector"] for document in store.store.values()]
@@ -31,9 +30,3 @@ def test_a_vector_store_asynchronous_calls_and_options_give_the_embeddings_of_th
     query, documents = asyncio.run(both())
     assert query == model.encode(texts[0], prompt="a bird ", **options).tolist()
     assert documents == model.encode_document(texts, **options).tolist()
-    model, file = SimCSE(str(tiny_bert)), tmp_path / "ranges.npy"
-    np.save(file, np.stack([-np.ones(model.dimension), np.ones(model.dimension)]).astype(np.float32))
-    adapter = ours.SimCSEEmbeddings(model, precision="int8", ranges=str(file))
-    before = adapter.embed_query("a cat")
-    np.save(file, 2 * np.load(file))
-    assert adapter.embed_query("a cat") == before

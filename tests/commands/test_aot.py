@@ -16,14 +16,15 @@ from simcse_jax.config.fields import FIELDS, flatten
 from simcse_jax.config.flags import parse
 from simcse_jax.config.recipes import FOLDER, list_recipes
 from simcse_jax.devices.flops import product_flops
-from simcse_jax.devices.mesh import AXIS, choose_ways, data_mesh
+from simcse_jax.devices.mesh import AXIS, data_mesh
 from simcse_jax.devices.parts import gather
 from simcse_jax.errors import UserError
+from simcse_jax.models.attention import CUDA_PLUGINS
 from simcse_jax.models.sentence_encoder import build
 from simcse_jax.objectives.registry import OBJECTIVES, needing, trained_objectives
 from simcse_jax.runs.state import model_spec
 from simcse_jax.training.costs import compile, described
-from simcse_jax.training.costs.described import PLUGINS, described_devices, prepare
+from simcse_jax.training.costs.described import described_devices, prepare
 from simcse_jax.training.costs.program import COLLECTIVES, Program
 from simcse_jax.training.costs.roofline import CHIPS
 from simcse_jax.training.costs.sizes import guess_columns
@@ -83,15 +84,14 @@ def test_the_command_computes_the_costs_of_a_step(tiny_bert, tmp_path, monkeypat
 
 
 @pytest.mark.skipif(importlib.util.find_spec("libtpu") is None, reason="libtpu is not installed (pip install libtpu)")
-@pytest.mark.parametrize("topology", ["v5e:2x2", "v5e:2x4", "v5e:4x4", "v5e:4x8", "v6e:8x8", "v5p:2x2x2"])
-def test_xla_sums_a_kernel_s_gradient_where_its_parts_are_on_every_torus(topology):
+@pytest.mark.parametrize("topology", ["v5e:2x2", "v5e:2x4", "v5e:4x8"])
+def test_xla_sums_a_kernel_s_gradient_where_its_parts_are_where_a_ring_goes_through_all_chips(topology):
     prepare()
     mesh = data_mesh(described_devices(topology))
     shape, split = (3072, 768), P(AXIS)
-    way = choose_ways({"kernel": 3072 * 768}, mesh)["kernel"]
 
     def loss(part):
-        return jnp.sum(jnp.tanh(gather(part, split, jnp.dtype(jnp.bfloat16), way)))
+        return jnp.sum(jnp.tanh(gather(part, split, jnp.dtype(jnp.bfloat16))))
 
     function = jax.jit(jax.shard_map(jax.grad(loss), mesh=mesh, in_specs=split, out_specs=split))
     part = jax.ShapeDtypeStruct(shape, jnp.float32, sharding=NamedSharding(mesh, split))
@@ -122,23 +122,21 @@ def test_a_tiny_model_s_step_compiles_for_a_tpu(tiny_bert: Path, tmp_path: Path)
     assert figures["chips"] == 4 and figures["sentences"] == 16
 
 
-there = any(importlib.util.find_spec(name) for name in PLUGINS)
+there = any(importlib.util.find_spec(name) for name in CUDA_PLUGINS)
 needs_cuda = pytest.mark.skipif(not there, reason='no CUDA plugin (pip install "jax[cuda13]")')
 
 
 @needs_cuda
 def test_a_tiny_model_s_step_compiles_for_gpus_of_two_nodes(tiny_bert: Path, tmp_path: Path):
-    arguments = ("--topology=h200:2x2", "--top=3", "--config.train.dtype=bfloat16")
+    arguments = ("--topology=h200:2x2", "--config.train.dtype=bfloat16")
     printed, (figures,) = costs(run, tiny_bert, tmp_path, *arguments)
-    assert "kernels" in printed and "the largest 3 of" in printed
+    assert "a bound, not a measurement" in printed
     parameters = sum(value.size for value in build(TINY, with_head=True)[1].values())
     reduced = sum(each["bytes"] for each in figures["collectives"] if each["kind"] == "all-reduce")
     assert 4 * parameters <= reduced < 1.05 * 4 * parameters
     assert {each["devices"] for each in figures["collectives"]} == {4}
     assert figures["bytes_sent"] == pytest.approx(2 * figures["bytes_between_nodes"], rel=0.01)
     assert figures["hbm_bytes"] > 2 * 3 * 4 * parameters
-    assert sum(each["bytes"] for each in figures["consumers"]) == figures["hbm_bytes"]
-    assert 50 < sum(figures["kernels"].values()) < 500
 
 
 @needs_cuda

@@ -60,7 +60,6 @@ def test_captions_are_drawn(tmp_path):
     ("given", "parts"),
     [
         ("nil --source snli", ["no file 'nil'; the nearest one is nli"]),
-        ("nli --source snli snli/snli_1.0_train.jsonl", ["snli_1.0_train.jsonl is given twice"]),
         ("nli --source snli --split test", ["has no file *_test.jsonl"]),
         ("nli --source snli --output out.txt", ["must end in .csv"]),
         ("nli --source snli broken --output out.csv", ["line 1: not JSON"]),

@@ -140,13 +140,11 @@ def test_the_command_is_the_one_that_was_typed_and_warnings_are_a_line_each_at_o
         assert said == [train, encode]
 
     def main():
-        for kind in (UserWarning, DeprecationWarning):
-            print(warnings.formatwarning(kind("this"), kind, "a.py", 3), end="")
+        warnings.warn("this", UserWarning, stacklevel=1)
 
-    before = warnings.formatwarning
+    before = warnings.showwarning
     ended(main)
-    assert capsys.readouterr().out == "warning: this\nwarning: a.py:3: DeprecationWarning: this\n"
-    assert warnings.formatwarning is before
+    assert capsys.readouterr().err == "warning: this\n" and warnings.showwarning is before
     with pytest.raises(UserError), command_line.shorten_warnings():
         for count in (2, 2, 3):
             warnings.warn(f"{count} sentences were cut", UserWarning, stacklevel=1)

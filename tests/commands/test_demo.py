@@ -133,10 +133,11 @@ def use_the_page(browser, address, lines):
     first = [cell.text for cell in every("#found tbody tr:first-child td")]
     assert first == [lines[0], "1.000", "0"]  # the page opens with the results of its first example
     type_into("query", "")
-    ask("search", "#found .message")
-    assert "The query is empty" in every("#found .message")[0].text
+    ask("search", ".toast-body")
+    assert "sentence 1 is empty" in every(".toast-body")[0].text
     type_into("query", lines[6])
-    ask("search", "#found tbody tr")
+    every("#search")[0].click()
+    wait(lambda: [cell.text for cell in every("#found tbody tr:first-child td:first-child")] == [lines[6]])
     rows = [[cell.text for cell in row.find_elements(By.TAG_NAME, "td")] for row in every("#found tbody tr")]
     assert len(rows) == 10 and rows[0] == [lines[6], "1.000", "6"]
     scores = [float(row[1]) for row in rows]

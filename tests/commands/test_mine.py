@@ -75,12 +75,9 @@ def test_a_killed_one_that_is_given_again_has_the_same_bytes(arguments, tmp_path
 
 
 MISTAKES = [
-    ("--range-min=5 --range-max=6", ["--num-negatives 3", "only 1 ranks", "--range-max 6"]),
     ("--max-score=nan", ['"nan" for --max-score', "Must be finite"]),
-    ("--at-least=4", ["--at-least 4", "--num-negatives 3"]),
     ("--columns negative=x", ["--columns negative=x", "roles are anchor, positive"]),
     ("--columns positive=x", ["anchor must be"]),
-    ("--columns anchor=x positive=x", ["--columns", "both x"]),
 ]
 
 

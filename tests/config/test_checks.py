@@ -1,34 +1,14 @@
-import re
-
 import pytest
-from support import ROOT
-from support.configs import config_of
+from support.configs import config_of, parse, refused
 
-from simcse_jax.config import flags
 from simcse_jax.config.checks import check_type, ineffective, validate
 from simcse_jax.config.fields import default_config
 from simcse_jax.errors import UserError
 
-
-def parse(*fields):
-    """The checked config with these values of fields, as on the command line."""
-    given = (f"--config.{field}" for field in fields)
-    config, _ = flags.parse([f"--config={ROOT}/configs/unsup_bert.py", "--workdir=w", *given])
-    validate(config)
-    return config
-
-
-def refused(*fields):
-    """The field that a one-line refusal of these values begins with."""
-    with pytest.raises(UserError) as caught:
-        parse(*fields)
-    return re.fullmatch(r"config\.([\w.]+\w).*", str(caught.value))[1]
-
-
 OUT_OF_RANGE = """
     analysis.every=-1 analysis.sentences=9 data.augment.name=swap data.augment.percent=100 data.positives=entailed
     data.subsample=-1 data.train= eval.development=mrpc eval.every=-1 eval.pooler=min eval.postprocess=whitning
-    eval.postprocess_dimensions=-1 eval.postprocess_dimensions=8 eval.postprocess_data=target eval.tasks=STS12,STS12
+    eval.postprocess_dimensions=-1 eval.tasks=STS12,STS12
     eval.tasks=STS12,STSBench model.dropout=1.0 model.mlp=maybe model.num_layers=-1 model.pooler=min
     model.template=[X] model.template=none objective.barlow_twins.artificial=-1
     objective.barlow_twins.artificial=100000000 objective.barlow_twins.reading=mine
@@ -55,65 +35,6 @@ OUT_OF_RANGE = """
 @pytest.mark.parametrize("given", OUT_OF_RANGE.split())
 def test_a_value_out_of_its_range_is_refused_in_a_line_that_names_its_field(given):
     assert refused(given) == given.partition("=")[0]
-
-
-TENSION = "objective.info_nce.weight=0 objective.contrastive_tension.weight=1"
-TOGETHER = [  # the field that is named, values that do not go together
-    ("model.mlp", "model.pooler=cls_before_pooler"),
-    ("model.mlp", "objective.info_nce.weight=0 objective.mlm.weight=1 model.mlp=always"),
-    ("model.convolutions.widths", "objective.info_nce.weight=0 objective.mlm.weight=1 model.mlp=none "
-     "model.convolutions.widths=1,3"),
-    ("projector.objectives", "projector.widths=2D,D"),
-    ("model.generator", "objective.replaced_token_detection.weight=1"),
-    ("train.milestones", "train.schedule=steps"),
-    ("parallel.coordinator", "parallel.processes=2"),
-    ("objective", "objective.info_nce.weight=0"),
-    ("data.augment.lexicon", "data.augment.name=synonym"),
-    ("data.augment.mlm_model", "data.augment.name=mlm"),
-    ("data.columns.anchor", "data.columns.neutral=c"),
-    ("data.columns.anchor", "data.columns.positive=b"),
-    ("eval.postprocess_data", "eval.postprocess=flow"),
-    ("eval.postprocess_dimensions", "eval.postprocess=flow eval.postprocess_data=target "
-     "eval.postprocess_dimensions=2"),
-    ("train.batch_size", f"{TENSION} train.batch_size=60"),
-    ("data.positives", f"{TENSION} data.positives=all"),
-    ("data.augment.name", f"{TENSION} data.augment.name=crop"),
-    ("model.template", "model.template=A[X]. model.pooler=mask_token"),
-    ("views.positive_template", "views.positive_template=A[X]. eval.pooler=mask_token model.mlp=none"),
-    ("views.positive_template", "views.positive_template=A[X]. views.positive_change=cutoff"),
-    ("views.positive_change", "model.template=A[X]. views.positive_change=repeated"),
-    ("views.anchor_change", "views.anchor_change=masked model.pooler=mask_token objective.mlm.weight=1"),
-    ("eval.encoder", "model.dual_encoder=True eval.encoder=better objective.mlm.weight=0.1"),
-    ("data.augment.name", "data.augment.name=crop data.positives=all"),
-    ("objective.softmax_nli.weight", "objective.softmax_nli.weight=1 data.augment.name=crop"),
-    ("data.positives", "objective.softmax_nli.weight=1 data.positives=neutral"),
-    ("objective.info_nce.weight", "objective.softmax_nli.weight=1"),
-    ("objective.info_nce.weight", "objective.contrastive_tension.weight=1"),
-    ("data.mixed", "data.mixed=True projector.widths=D projector.objectives=info_nce"),
-    ("data.mixed", "data.mixed=True objective.replaced_token_detection.weight=1 model.generator=x"),
-    ("data.spans.positives", "data.positives=spans objective.replaced_token_detection.weight=1 model.generator=x"),
-    ("analysis.data", "analysis.every=10 eval.data="),
-    ("train.patience", "train.patience=2 eval.data="),
-    ("eval.pooler", "eval.pooler=avg model.mlp=always"),
-    ("eval.development_pooler", "eval.development_pooler=avg model.mlp=always"),
-    ("model.lora.init_from", "model.lora.init_from=folder"),
-    *(("matryoshka.weights", f"matryoshka.dimensions=64 matryoshka.weights={given}")
-      for given in ("-1", "0", "1e39", "1e-46", "1,1")),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("field", "given"), TOGETHER, ids=[given for _, given in TOGETHER])
-def test_fields_that_do_not_go_together_are_refused_by_the_name_of_one(field, given):
-    assert refused(*given.split()) == field
-
-
-def test_fields_that_go_together():
-    alone, whitened = "objective.info_nce.weight=0 objective.mlm.weight=1", "eval.postprocess=whitening"
-    for given in (f"{alone} model.mlp=none", f"{alone} model.mlp=train", "objective.mlm.weight=1 model.mlp=always",
-                  "eval.pooler=avg model.mlp=train", "eval.pooler=avg model.mlp=none",
-                  "eval.pooler=cls model.mlp=always", "model.lora.init_from=folder model.lora.rank=4"):  # fmt: skip
-        parse(*given.split())
-    parse(whitened, "eval.postprocess_data=target", "eval.postprocess_dimensions=256", "train.epochs=0")
 
 
 OFF = "objective.info_nce.weight=0 objective.off_dropout.weight=1 views.negative=noisy views.noise=5"
@@ -144,6 +65,8 @@ UNUSED = [  # values, those of them that have no effect
     ("model.lora.alpha=8 model.lora.targets=query model.lora.dropout=0.1",
      "model.lora.alpha model.lora.dropout model.lora.targets"),
     ("model.freeze.embeddings=True model.freeze.layers=3", ""),
+    ("eval.postprocess_data=target eval.postprocess_dimensions=8 model.lora.init_from=folder",
+     "eval.postprocess_data eval.postprocess_dimensions model.lora.init_from"),
     ("model.freeze.embeddings=True model.lora.rank=4", "model.freeze.embeddings"),
     ("train.epochs=0 train.learning_rate=1e-3 views.positive=shared", "train.learning_rate views.positive"),
 ]  # fmt: skip

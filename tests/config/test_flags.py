@@ -61,30 +61,35 @@ SHORT = [  # of a short name, the field that is meant; "-": several could be, or
 ]  # fmt: skip
 
 
+def meant(name, fields):
+    found = flags.fields_meant(name, fields)
+    return found[0] if len(found) == 1 else "-"
+
+
 def test_a_short_name_means_a_field_that_counts():
-    for recipe, names, meant in SHORT:
-        known = flags.load_config(recipe).fields
-        assert [flags.field_meant(name, known) or "-" for name in names.split()] == meant.split()
+    for recipe, names, expected in SHORT:
+        known = flatten(flags.load_config(recipe)[0])
+        assert [meant(name, known) for name in names.split()] == expected.split()
     # Where no objective with such a field is trained, the whole name is asked for.
-    known = flags.load_config("graded").fields | {"objective.cosent.weight": 0.0}
+    known = flatten(flags.load_config("graded")[0]) | {"objective.cosent.weight": 0.0}
     for name in ("temperature", "tau"):
-        assert flags.field_meant(name, known) == ""
+        assert meant(name, known) == "-"
         message = flags.no_such_field(name, known, "config.")
         assert "config.objective.angle.temperature, config.objective.cosent.temperature, " in message
-    known = flags.load_config("simcse_plus_plus").fields
+    known = flatten(flags.load_config("simcse_plus_plus")[0])
     message = flags.no_such_field("temperature", known)
     assert "objective.dimension_wise.temperature, objective.off_dropout.temperature;" in message
     assert "info_nce" not in message
-    assert flags.field_meant("tau", known | {"objective.info_nce.weight": 1.0}) == "objective.info_nce.temperature"
+    assert meant("tau", known | {"objective.info_nce.weight": 1.0}) == "objective.info_nce.temperature"
 
 
 def test_of_a_field_that_is_given_twice_the_last_value_counts_in_lists_too():
     tasks = "--config.eval.tasks"
-    for again in ((f"{tasks}=STS13,STS14",), ("-config.eval.tasks", "STS13,STS14")):
-        config, _ = parse(f"{tasks}=STS12", "--config.seed=1", *again, "--config.seed=2")
-        assert (config.eval.tasks, config.seed) == (("STS13", "STS14"), 2)
-    config, _ = parse(f"{tasks}=STS12", "--noconfig.model.dual_encoder", "--config.eval.extra=stsb_dev", "--")
-    assert (config.eval.tasks, config.eval.extra) == (("STS12",), ("stsb_dev",))
+    config, _ = parse(f"{tasks}=STS12", "--config.seed=1", tasks, "STS13,STS14", "--config.seed=2")
+    assert (config.eval.tasks, config.seed) == (("STS13", "STS14"), 2)
+    config, _ = parse(f"{tasks}=STS12", "--config.eval.transfer", "--config.eval.extra=stsb_dev")
+    assert (config.eval.tasks, config.eval.extra, config.eval.transfer) == (("STS12",), ("stsb_dev",), True)
+    assert parse("--config.eval.transfer=1", "--config.eval.transfer=False")[0].eval.transfer is False
     assert parse(f"{tasks}=STS12", f"{tasks}=")[0].eval.tasks == ()
     with pytest.raises(UserError, match=r"eval\.tasks"):
         parse(f"{tasks}=STS12", tasks)

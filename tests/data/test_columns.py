@@ -57,16 +57,16 @@ def test_a_choice_by_order_that_was_hardly_meant_is_refused_but_not_a_few_number
             "data.columns.score='a b' or, to train on every pair, data.columns.anchor=",
         ),
         ('left,right,wert\na,p,"1,5"\nb,q,"2,5"\n', "data.columns.score=wert"),
-        ("left,right,at\na,p,2026-11-26\na,p,1.2.2026\n", "'at' holds dates, e.g. 2026-11-26;"),
-        ("left,seen\na,2026-11-26T10:00:00Z\na,12:30\n", "'seen' holds dates, e.g. 2026-11-26T10:00:00Z"),
-        ("left,from\na,https://example.org/a\na,www.example.org\n", "'from' holds links, e.g. https://example"),
+        ("left,right,at\na,p,2026-11-26\na,p,1.2.2026\n", "'at' holds no sentences, e.g. 2026-11-26;"),
+        ("left,seen\na,2026-11-26T10:00:00Z\na,12:30\n", "'seen' holds no sentences, e.g. 2026-11-26T10:00:00Z"),
+        ("left,from\na,https://example.org/a\na,www.example.org\n", "'from' holds no sentences, e.g. https://example"),
         ("left,from\na,https://example.org/a b\n,\na,www.example.org\n", ""),
-        ("left,key\na,doc_17\na,7f/3a\n", "'key' holds identifiers, e.g. doc_17;"),
+        ("left,key\na,doc_17\na,7f/3a\n", "'key' holds no sentences, e.g. doc_17;"),
         (CATEGORIES, "'register' holds 4 different values in 12 rows, e.g. some news 0"),
         (CATEGORIES.replace("some news", "one of the lines out of the part"), ""),  # as of NLI's premises
         (CHINESE, ""),
-        ("positive,register\np,https://a\n", "'register' holds links"),  # the anchor as the one that is left
-        ("source,target\nhttps://a,b\n", "'source' holds links"),
+        ("positive,register\np,https://a\n", "'register' holds no sentences"),  # the anchor as the one that is left
+        ("source,target\nhttps://a,b\n", "'source' holds no sentences"),
         ("Who?,Me.\na,p\n", "'Who?'"),
         ("Who is it?,What?\n" + "".join(f"somebody of us{n},and nothing{n}\n" for n in range(12)), ""),
         ("Who is it?,What?\n" + "I,and nothing\n" * 12, "'Who is it?'"),
@@ -128,21 +128,22 @@ def test_columns_are_mapped_or_told_and_labels_and_late_fields_do_not_get_lost(w
     assert read_examples(path, labels=True).labels.tolist() == [0]
     for first, second, columns, late in (
         (PAIR, NEXT | {"negative": "n"}, {}, "negative"),
-        (PAIR, NEXT | {"neg_1": "n"}, {}, "neg_1"),
+        (PAIR, NEXT | {"neg_1": "n"}, {}, ""),  # numbered ones may lack
         ({"text": "a"}, {"text": "b", "positive": "q"}, {}, "positive"),
         ({"x": "a", "y": "p"}, BY_ORDER | {"z": "n"}, {}, "z"),
         ({"x": "a", "y": "p"}, BY_ORDER | {"id": 7, "label": 0, "z": ""}, {}, ""),
         ({"text": "a"}, {"text": "b", "note": "n"}, {}, ""),
-        ({"text": "a"}, {"text": "b", "negative": 0.3}, {}, ""),  # no positive, so no negative is read
         ({"text": "a"}, {"text": "b", "positive": "q"}, {"anchor": "text"}, ""),
         (PAIR, NEXT | {"negative": None}, {}, ""),
         (PAIR | {"neg": []}, NEXT | {"neg": ["n"]}, {}, ""),
     ):
         path = write("a.jsonl", f"{json.dumps(first)}\n{json.dumps(second)}\n")
         if late:
-            refused(path, f"a.jsonl: line 2: has the field {late!r}", **columns)
+            refused(path, f"a.jsonl: line 1: the field {late!r} is missing", **columns)
         else:
             read_examples(path, columns)
+    path = write("a.jsonl", "\n".join(map(json.dumps, (*[PAIR] * 10_000, PAIR | {"note": ""}, PAIR | {"neg": "n"}))))
+    refused(path, "a.jsonl: line 10002: has the field 'neg', which earlier lines lack")
     for header, options, said in (
         ("id,sentence1,sentence2,label", {}, "its column 'label' is not read"),
         ("left,right,score", {}, "its column 'score' is not read"),

@@ -16,4 +16,4 @@ def test_a_corpus_is_parts_with_names_and_batches_without_a_thread_are_read_at_o
     assert isinstance(batches, AnyBatches) and not batches.is_reading(0)
     np.testing.assert_array_equal(batches[1]["index"], batches.rows(1, slice(None))["index"])
     padded = batches.sizes(9, 1, unpad=False)
-    assert set(padded.tokens) == {()} and len(batches.listing(padded)) == (3 if several else 0)
+    assert set(padded.tokens) == {()}

@@ -68,8 +68,8 @@ def test_a_tensorflow_dataset_is_read_without_tensorflow_by_the_names_of_labels_
     for split, count in (("test", 1), ("train[:2]", 2), ("train[40%:]+test", 4)):
         assert len(read_examples(f"tfds:tiny_sentences:{split}", {"anchor": "anchor"})) == count
     for rest, columns, parts in (
-        ("tiny_sentences:nosuch", {}, ["could not be loaded", "nosuch"]),
-        ("no_such_dataset", {}, ["could not be loaded", "not found"]),
+        ("tiny_sentences:nosuch", {}, ["cannot be read", "nosuch"]),
+        ("no_such_dataset", {}, ["cannot be read", "not found"]),
         ("tiny_sentences", {"anchor": "label"}, ["row 1", "holds 1, not text"]),
     ):
         refused(f"tfds:{rest}", f"tfds:{rest}", *parts, **columns)
@@ -85,9 +85,9 @@ def test_a_hub_dataset_saved_on_disk_is_read_by_the_names_of_its_labels_or_named
         assert (examples.columns, examples.blank) == ((["a", "c"],), 1)
     assert read_examples(f"hf:{hub}/splits").columns == (["train 0", "train 1", "train 2"],)
     for rest, part, columns in (
-        ("splits:nosuch", "no split 'nosuch'; the dataset has train, dev", {}),
+        ("splits:nosuch", "nosuch", {}),
         ("single:dev", "saved without splits; leave out 'dev'", {}),
-        ("missing", "could not be loaded", {}),
+        ("missing", "cannot be read", {}),
         ("single", ": row 1: the field 'label' holds 0", {"anchor": "label"}),
     ):
         refused(f"hf:{hub}/{rest}", f"hf:{hub}/{rest}", part, **columns)

@@ -38,7 +38,6 @@ def test_positives_are_the_hypotheses_of_a_label_and_subsamples_the_seed_s(write
         ("sent0,sent1,label\na,b,0\nc,d,maybe\n", {"labels": True}, {}, ["a.csv: line 3", "'label'", "'maybe'"]),
         ("sent0,sent1,label\na,b,0\n", {"positives": "neutral"}, {}, ["labelled neutral", "data.positives"]),
         ("sent0,sent1,label\na,b,-\n,,1\n", {"labels": True}, {}, ["1 blank rows and 1 rows without a label"]),
-        ("sent0,sent1\na,b\n", {"positives": "entailed"}, {}, ["data.positives='entailed'", "entailment, neutral"]),
     ):
         refused(write("a.csv", content), *parts, options=options, **columns)
     path = write("a.jsonl", '{"sent0": "a", "sent1": "b", "label": 0}\n{"sent0": "c", "sent1": "d"}\n')

@@ -38,9 +38,6 @@ def test_there_are_at_most_two_programs_a_shape_and_each_has_room_for_its_batche
         room = found.tokens[program] or (1 << 20,) * mask.shape[1]
         assert all((half.sum(axis=(0, 2)) <= room).all() for half in (mask[:2], mask[2:]))
     assert used == set(range(len(found.tokens)))
-    lines = batches.listing(found)
-    assert lines[0] == "batches of one source each, 22 an epoch" and len(lines) == 4
-    assert "a: 7 batches (31.8%), 24, 24, 24 places a row; program" in lines[1]
     padded = batches.sizes(60, 2, unpad=False)
     assert padded.tokens == ((), ()) and {padded.of(step) for step in range(60)} == {0, 1}
 

@@ -47,7 +47,7 @@ def test_a_score_is_a_number_or_its_text_goes_with_its_pair_and_wrong_ones_are_r
         ("sent0,sent1,label\na,b,0\n", SCORES, {}, ["a.csv: no scores", "objective.cosent", "data.columns.score"]),
         ("text,score\na,1\n", SCORES, {}, ["objective.cosent needs pairs"]),
         ("sent0,sent1,score\na,b,1\nc,d,much\n", SCORES, {}, ["a.csv: line 3: the field 'score' holds 'much'"]),
-        ("sent0,sent1,score\na,b,1.5\n", UNIT, {}, ["line 2", "holds 1.5", "objective.cosine_mse", "0 to 1"]),
+        ("sent0,sent1,score\na,b,1.5\n", UNIT, {}, ["line 2", "holds 1.5", "objective.cosine_mse", "within 0 to 1"]),
         ("sent0,sent1,score\na,b,6\n", FIVE, {}, ["line 2", "holds 6", "data.score_range=0,5"]),
         ("sent0,sent1,score\na,b,\n", SCORES, {}, ["holds no sentences", "1 rows without a score"]),
     ):

@@ -41,8 +41,8 @@ def test_sources_are_joined_in_order_and_a_folder_or_pattern_is_one(several, wri
     assert both.sources.tolist() == [0, 1, 1]
     assert [both.kinds_of_source(number) for number in (0, 1)] == ["1 pairs", "2 pairs"]
     write("my/c.txt", "a sentence\n")
-    for mixed in (False, True):  # the files of one folder are alike
-        refused(folder, "a.jsonl has pairs", "c.txt has sentences; the files of a folder", options={"mixed": mixed})
+    refused(folder, "a.jsonl has pairs", "c.txt has sentences")
+    assert read_examples(folder, mixed=True).columns[0] == ["a", "c", "a sentence"]
     refused(f"{folder}/*.parquet", "data.train=", "no file matches")
     monkeypatch.chdir(tmp_path)
     write("a,b.txt", "eins\n")
@@ -50,6 +50,6 @@ def test_sources_are_joined_in_order_and_a_folder_or_pattern_is_one(several, wri
     assert read_examples("a,b.txt").columns == (["eins"],)
     assert read_examples('c.txt,"a,b.txt"').columns == (["zwei", "eins"],)
     sentences, pairs, triplets = several
-    refused(f"{tmp_path}/no,ne.txt", f"{tmp_path}/no: no such file", "in double quotes")
+    refused(f"{tmp_path}/no,ne.txt", f"{tmp_path}/no: no such file")
     refused(f"{sentences},{triplets}", sentences, "has sentences", triplets, "has triplets", "data.mixed=True")
     refused(f"{triplets},{pairs}", "t.csv: no labels", "objective.softmax_nli", options={"labels": True})

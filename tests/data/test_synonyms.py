@@ -44,7 +44,7 @@ def lexicon(tmp_path_factory):
     return write_lexicon(tmp_path_factory.mktemp("wordnet") / "lexicon.xml")
 
 
-def test_one_word_is_replaced_by_a_synonym_of_any_lexicon(lexicon, capsys, tmp_path, monkeypatch):
+def test_one_word_is_replaced_by_a_synonym_of_the_lexicon(lexicon, capsys, tmp_path):
     found = Counter(change(["The man plays a song."] * 300, "synonym", lexicon=lexicon))
     assert set(found) == {"The adult male plays a song.", "The valet plays a song.", "The man compete a song."}
     assert 110 < found["The man compete a song."] < 190  # a word is drawn first, then its synonym
@@ -73,39 +73,19 @@ def test_one_word_is_replaced_by_a_synonym_of_any_lexicon(lexicon, capsys, tmp_p
     ):
         assert [of(word) for word in words.split()] == [synonyms] * len(words.split())
     assert of("") == []
-    import wn
-
-    mine = tmp_path / "mine"
-    before = wn.config.database_path
     assert Synonyms(str(write_lexicon(tmp_path / "lexicon.xml.gz"))).of("man") == ["adult male", "valet"]
-    assert wn.config.database_path == before
-    monkeypatch.setattr(wn.config, "_data_directory", mine)  # stands for the user's own
-    monkeypatch.setattr(wn.config, "_dbpath", mine / "wn.db")
-    wn.config.data_directory = tmp_path / "data"
-    wn.add(lexicon, progress_handler=None)
-    wn.config.data_directory = mine
-    synonyms, expected = Synonyms(str(tmp_path / "data")), Synonyms(str(lexicon))
-    for word in ("men", "playing", "larger", "bowl", "paris"):
-        assert sorted(synonyms.of(word)) == sorted(expected.of(word)) != []
-    assert wn.config.database_path == mine / "wn.db" and not mine.exists()
 
 
 def test_lexicons_that_cannot_be_used_and_a_missing_extra_are_named(lexicon, tmp_path, monkeypatch):
     whole = lexicon.read_text()
     (tmp_path / "cut.xml").write_text(whole[: len(whole) // 2])
     (tmp_path / "field.xml").write_text(whole.replace("partOfSpeech", "other"))
-    (tmp_path / "folder").mkdir()
-    (tmp_path / "folder" / "wn.db").write_text("no database")
-    write_lexicon(tmp_path / "single.xml", "n lonely nobody")
     for name, message in (
-        ("missing.xml", "missing.xml': no such file"),
+        ("missing.xml", "missing.xml: not a readable WN-LMF lexicon"),
         ("cut.xml", "cut.xml: not a readable WN-LMF lexicon"),
         ("field.xml", "field.xml: not a readable WN-LMF lexicon"),
-        ("folder", "folder: not a readable WN-LMF lexicon"),
-        ("single.xml", "single.xml: holds no synonyms"),
     ):
         raises(message, change, ["a b"], "synonym", lexicon=tmp_path / name)
-    raises("data.augment.lexicon='': no such file", change, ["a b"], "synonym")
     monkeypatch.setitem(sys.modules, "wn", None)
     monkeypatch.setitem(sys.modules, "wn.morphy", None)
     raises("simcse_jax[wordnet]", change, ["a b"], "synonym", lexicon=lexicon)

@@ -108,21 +108,6 @@ def test_a_platform_that_is_not_there_is_named_with_what_installs_it(monkeypatch
         assert (INSTALL[asked] in str(caught.value)) == (not there or asked == "abacus")
 
 
-SETTINGS = "numpy_rank_promotion=raise transfer_guard=disallow transfer_guard=disallow_explicit"  # refused everywhere
-IN_TRAINING = ("disable_jit=true", "numpy_dtype_promotion=strict")
-
-
-@pytest.mark.parametrize("setting", [*SETTINGS.split(), *IN_TRAINING])
-def test_settings_of_jax_that_our_programs_cannot_have(of_jax, setting):
-    name, _, value = setting.partition("=")
-    of_jax(f"jax_{name}", True if value == "true" else value)
-    for training in (True, False) if setting not in IN_TRAINING else (True,):
-        with pytest.raises(UserError, match=f"^JAX_{name.upper()}={value}: "):
-            backend.start(training)
-    if setting in IN_TRAINING:
-        backend.start()
-
-
 INTEL = "processor\t: 0\nmodel name\t: Some CPU\nflags\t\t: fpu avx512f {}\nbugs\t\t: some\n"
 ARM = "processor\t: 0\nFeatures\t: fp asimd {}\n"
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from jax.sharding import PartitionSpec as P
 
-from simcse_jax.devices.mesh import AXIS, SumOrder, data_mesh
+from simcse_jax.devices.mesh import AXIS, data_mesh
 from simcse_jax.devices.parts import (
     constrain,
     distribute,
@@ -71,7 +71,7 @@ def test_a_gathered_array_is_rounded_and_its_gradient_is_summed_in_float32(name,
     @over(4, (split, P(AXIS)), (P(), split))
     def function(part, factor):
         def loss(part):
-            array = gather(part, split, jnp.dtype(dtype), SumOrder((4,), (0,)))
+            array = gather(part, split, jnp.dtype(dtype))
             return jax.lax.psum(jnp.sum(array) * factor[0], AXIS)
 
         return jax.value_and_grad(loss)(part)
@@ -80,31 +80,6 @@ def test_a_gathered_array_is_rounded_and_its_gradient_is_summed_in_float32(name,
     rounded = np.asarray(jnp.asarray(array).astype(dtype).astype(jnp.float32))
     np.testing.assert_allclose(value, rounded.sum() * small.sum(), rtol=1e-6)
     np.testing.assert_array_equal(gradient, np.full_like(array, small.sum()))
-
-
-@pytest.mark.parametrize("split", [P(AXIS), P(None, AXIS)])
-@pytest.mark.parametrize(
-    "way",
-    [SumOrder((2, 4), (0, 1)), SumOrder((2, 4), (1, 0)), SumOrder((2, 2, 2), (1, 2, 0))],
-    ids=str,
-)
-def test_along_the_axes_of_a_torus_each_device_gets_the_part_of_its_place(split, way):
-    """Integers, whose sums are exact in any order; each device adds others."""
-    array = np.arange(16 * 24, dtype=np.float32).reshape(16, 24)
-    factors = np.arange(8 * 16 * 24, dtype=np.float32).reshape(8, 16, 24) % 101
-
-    @over(8, (split, P(AXIS)), (P(AXIS), split))
-    def function(part, factor):
-        def loss(part):
-            array = gather(part, split, jnp.dtype(jnp.float32), way)
-            return jnp.sum(array * factor[0]), array
-
-        gradient, array = jax.grad(loss, has_aux=True)(part)
-        return array[None], gradient
-
-    gathered, gradient = function(array, factors)
-    np.testing.assert_array_equal(gathered, np.broadcast_to(array, (8, 16, 24)))
-    np.testing.assert_array_equal(gradient, factors.sum(axis=0))
 
 
 @pytest.mark.parametrize("split", [P(AXIS), P(None, AXIS)])

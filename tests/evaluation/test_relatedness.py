@@ -5,6 +5,7 @@ import scipy.stats
 from support.data import raises
 
 from simcse_jax.evaluation import relatedness, sts
+from simcse_jax.evaluation.evaluator import pair_features
 
 
 @pytest.mark.slow
@@ -22,8 +23,8 @@ def test_scores_are_shared_between_bins_and_it_learns_more_than_cosines_show():
         atol=1e-6,
     )
     parts = {"train": made(300, 0), "dev": made(100, 1), "test": made(200, 2)}
-    inputs = {split: relatedness.features(first, second) for split, (first, second, _) in parts.items()}
-    np.testing.assert_array_equal(relatedness.features(np.array([[1.0, -2]]), np.array([[3.0, 4]])), [[2, 6, 3, -8]])
+    inputs = {split: pair_features(first, second) for split, (first, second, _) in parts.items()}
+    np.testing.assert_array_equal(pair_features(np.array([[1.0, -2]]), np.array([[3.0, 4]])), [[2, 6, 3, -8]])
     predicted, best, epochs = relatedness.fit(inputs, {split: part[2] for split, part in parts.items()})
     first, second, gold = parts["test"]
     assert sts.pearson(predicted, gold) > 85 > 60 > sts.pearson(sts.cosine(first, second), gold)
@@ -74,9 +75,6 @@ def test_a_task_is_trained_and_scored_from_its_files_which_must_be_there(tmp_pat
     result = relatedness.evaluate(lambda sentences: vectors[: len(sentences)], tasks)["SICKRelatedness"]
     assert result["pearson"] > 90 and result["mse"] < 0.5 and result["dev_pearson"] == result["pearson"]
     assert result["spearman"] == pytest.approx(100 * scipy.stats.spearmanr(range(5), range(5)).statistic, abs=30)
-    raises("STSBenchmark, SICKRelatedness", relatedness.read, str(tmp_path), ["STS12"])  # years have no training set
-    for scores in ("1 2 7", "1 2 -1"):
-        write_sick(tmp_path / "SICK", scores)
-        raises("SICK_train.txt", relatedness.read, str(tmp_path), ["SICKRelatedness"])
+    assert relatedness.read(str(tmp_path), ["STS12"]) == {}  # years have no training set
     (tmp_path / "SICK" / "SICK_train.txt").unlink()
     raises("SICK_train.txt", relatedness.read, str(tmp_path), ["SICKRelatedness"])

@@ -135,11 +135,11 @@ def test_scores_tables_the_average_over_tasks_and_the_differences_to_a_baseline(
 
 def test_a_baseline_of_something_else_is_refused(collection):
     for change, message in (
-        ({"tiny": None}, "has no scores of the retrieval task tiny"),
+        ({"tiny": None}, "of each query of the retrieval task tiny"),
         ({"sha256": "0"}, "was scored on other queries, documents or judgements"),
-        ({"per_query": None}, "has no scores of each query of tiny"),
-        ({"ndcg@10": 3.0}, "has no ndcg@10 of each query"),
-        *(({"q3": score}, "query 'q3' is not a number") for score in ("50", float("nan"), True, 101)),
+        ({"per_query": None}, "has not the ndcg@10 of each query"),
+        ({"ndcg@10": 3.0}, "has not the ndcg@10 of each query"),
+        ({"q3": "many"}, "has not the ndcg@10 of each query"),
     ):
         queries = {f"q{number}": 50.0 for number in range(6)}
         measures = {"ndcg@10": {name: change.get(name, score) for name, score in queries.items()}} | change

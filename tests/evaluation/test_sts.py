@@ -89,28 +89,30 @@ def test_averages_are_over_the_tasks_in_each_protocol_and_tables_have_a_row_for_
         write_year(tmp_path, task)
     write(tmp_path / "STS/STSBenchmark/sts-test.csv", sts_b(made_pairs(9, seed=8)))
     results, missing = score(tmp_path, "STS12", "STS13", "STSBenchmark")
-    found = sts.averages(results, missing)
+    found = sts.averages(results)
     mean = sum(result["spearman"] for result in results.values()) / 3
-    assert found["average"] == found["averages"]["spearman"]["all"] == pytest.approx(mean, abs=1e-4)
-    assert sts.average(results, missing) == {"average": found["average"]}
+    assert found["spearman"]["all"] == pytest.approx(mean, abs=1e-4)
+    pairs, _ = sts.read(str(tmp_path), list(results))
+    assert sts.Similarity(pairs)(word_vectors) == results | {"average": found["spearman"]["all"]}
+    assert sts.Similarity(pairs, every_average=True)(word_vectors)["averages"] == found
+    assert sts.Similarity(pairs, ["SICKRelatedness"], every_average=True)(word_vectors) == results
     mean = sum(result["wmean"]["pearson"] for result in results.values()) / 3
-    assert found["averages"]["pearson"]["wmean"] == pytest.approx(mean, abs=1e-4)
+    assert found["pearson"]["wmean"] == pytest.approx(mean, abs=1e-4)
     results, missing = score(tmp_path, "STS12", "STS13", "SICKRelatedness")
     assert (list(results), missing) == (["STS12", "STS13"], ["SICKRelatedness"])
-    assert sts.average(results, missing) == sts.averages(results, missing) == {}
     results = scores(**{task: 10.0 * number + 0.126 for number, task in enumerate(reversed(TASKS))})
-    head, rule, figures = lines = sts.table(results, []).splitlines()
+    head, rule, figures = lines = table(results).splitlines()
     assert cells(head) == ["STS12", "STS13", "STS14", "STS15", "STS16", "STS-B", "SICK-R", "Avg."]
     assert cells(figures) == ["60.13", "50.13", "40.13", "30.13", "20.13", "10.13", "0.13", "30.13"]
     assert len({len(line) for line in lines}) == 1 and set(rule) == {"-", "+"}
     # A dash for a missing task and for the average; no average of one task.
-    head, _, figures = sts.table(scores(SICKRelatedness=50, STS12=70.5), ["STS15"]).splitlines()
+    head, _, figures = table(scores(SICKRelatedness=50, STS12=70.5), ["STS15"]).splitlines()
     assert cells(head) == ["STS12", "STS15", "SICK-R", "Avg."] and cells(figures) == ["70.50", "-", "50.00", "-"]
-    assert sts.table(scores(mine=12.356), []).split() == ["mine", "------", "12.36"]
+    assert table(scores(mine=12.356)).split() == ["mine", "------", "12.36"]
     parts = {"pearson": 1.0, "mean": {"spearman": 2, "pearson": 3}, "wmean": {"spearman": 4, "pearson": 5}}
     results = {task: {"spearman": 60.0, **parts} for task in ("STS12", "STSBenchmark")}
     results["STSBenchmark"]["regressor"] = {"spearman": 77, "pearson": 78}
-    head, _, *lines = sts.table(results, [], ["pearson", "spearman"], ["wmean", "all"]).splitlines()
+    head, _, *lines = table(results, [], ["pearson", "spearman"], ["wmean", "all"]).splitlines()
     assert [cells(line) for line in (head, *lines)] == [
         ["", "STS12", "STS-B", "Avg."],
         ["Pearson, wmean", "5.00", "5.00", "5.00"],
@@ -178,6 +180,10 @@ def scores(**tasks: float):
     return {task: {"spearman": value, "pairs": 2, "subsets": {}} for task, value in tasks.items()}
 
 
+def table(results, *options) -> str:
+    return sts.Similarity(dict.fromkeys(results), *options).table(results)
+
+
 def cells(line: str) -> list[str]:
     return [cell.strip() for cell in line.split("|")]
 
@@ -214,7 +220,7 @@ def test_what_cannot_be_scored_is_refused_by_file_and_line(tmp_path):
         path = write(tmp_path / file, text) if file else tmp_path
         for part in (str(path), *parts):
             raises(part, sts.read, str(tmp_path), [task])
-    raises("nowhere: no such folder or file", sts.read, str(tmp_path / "nowhere"), ["STS12"])
+    raises("nowhere: no STS12 there", sts.read, str(tmp_path / "nowhere"), ["STS12"])
     for text, part in (
         ("", "must name the columns"),
         ("The cat sat.\nThe dog ran.\n", "sentence1, sentence2 and score"),

@@ -117,19 +117,20 @@ def test_the_papers_protocol_is_that_of_sent_evals_pytorch_classifier(tmp_path, 
     assert [fold["regularization"] for fold in result["folds"]] == pytest.approx(peer[:, 2])
 
 
-def test_tasks_too_small_for_a_protocol_are_refused_and_missing_ones_leave_no_average(tmp_path):
+def test_tasks_too_small_for_a_protocol_are_refused_and_missing_ones_leave_no_average(tmp_path, monkeypatch):
     for label, file in (("pos", "good"), ("neg", "bad")):
         write(tmp_path / "CR" / f"custrev.{label}", [file] * 11)
     tasks, _ = transfer_files.read(str(tmp_path), ["CR"])
-    transfer.Transfer(tasks)
-    raises("CR has 19 sentences to train a classifier on", transfer.Transfer, tasks, transfer_protocol="pytorch")
+    raises("19 sentences to train a classifier on", transfer.evaluate, encode, tasks, protocol="pytorch")
     write_all(tmp_path)
     (tmp_path / "TREC").rename(tmp_path / "elsewhere")
     present, missing = transfer_files.read(str(tmp_path), ["TREC", "MRPC", "SST2"])
     assert (list(present), missing) == (["MRPC", "SST2"], ["TREC"])
     results = {"SST2": {"accuracy": 80.0}, "MRPC": {"accuracy": 70.0, "f1": 75.5}}
-    assert transfer.average(results, missing) == {}
-    assert transfer.average(results, []) == {"transfer_average": 75.0}
-    head, _, figures = transfer.table(results, missing).splitlines()
+    monkeypatch.setattr(transfer, "evaluate", lambda *_, **__: results)
+    scored = transfer.Transfer(present, missing)(encode)
+    assert scored == {"transfer": results, "transfer_protocol": "sklearn"}
+    assert transfer.Transfer(present)(encode) == scored | {"transfer_average": 75.0}
+    head, _, figures = transfer.Transfer(present, missing).table(scored).splitlines()
     assert [cell.strip() for cell in head.split("|")] == ["SST", "TREC", "MRPC acc/F1", "Avg."]
     assert [cell.strip() for cell in figures.split("|")] == ["80.00", "-", "70.00/75.50", "-"]

@@ -18,15 +18,15 @@ def test_sentences_are_read_and_sorted_as_sent_eval_does(tmp_path):
 
 def test_damaged_data_is_refused_by_file_and_line(tmp_path):
     for task, file, lines, parts in (
-        ("SST2", "SST/binary/sentiment-dev", ["good\t1", "bad"], ["line 2", "1 tab-separated", "label"]),
-        ("SST2", "SST/binary/sentiment-test", ["good\t1", "bad\t2"], ["line 2", "'2'", "neither 0 nor 1"]),
-        ("SST2", "SST/binary/sentiment-train", ["good\t1", "fine\t1"], ["SST/binary", "one class"]),
+        ("SST2", "SST/binary/sentiment-dev", ["good\t1", "bad"], ["line 2", "a sentence and 0 or 1"]),
+        ("SST2", "SST/binary/sentiment-test", ["good\t1", "bad\t2"], ["line 2", "bad\\t2"]),
+        ("SST2", "SST/binary/sentiment-train", ["good\t1", "fine\t1"], ["SST/binary", "1 classes of 2"]),
         ("SST2", "SST/binary/sentiment-test", [], ["SST/binary", "no test sentences"]),
-        ("TREC", "TREC/TREC_10.label", ["NUM:dist How far ?", "WHY:x How ?"], ["line 2", "'WHY'", "ABBR"]),
+        ("TREC", "TREC/TREC_10.label", ["NUM:dist How far ?", "WHY:x How ?"], ["line 2", "'WHY:x", "ABBR"]),
         ("TREC", "TREC/TREC_10.label", ["NUM"], ["line 1", "LABEL:fine question"]),
-        ("MRPC", "MRPC/msr_paraphrase_test.txt", ["head", "1\t2\t3\tone"], ["line 2", "4 tab-separated"]),
-        ("MRPC", "MRPC/msr_paraphrase_test.txt", ["head", "x\t2\t3\ta\tb"], ["line 2", "'x'", "neither"]),
-        ("MR", "MR/rt-polarity.neg", ["bad"] * 9, ["MR has 9", "needs 10"]),
+        ("MRPC", "MRPC/msr_paraphrase_test.txt", ["head", "1\t2\t3\tone"], ["line 2", "two ids and two sentences"]),
+        ("MRPC", "MRPC/msr_paraphrase_test.txt", ["head", "x\t2\t3\ta\tb"], ["line 2", "'x"]),
+        ("MR", "MR/rt-polarity.neg", ["bad"] * 9, ["MR has 2 classes of 9", "each of 10 or more"]),
         ("MR", "MR/rt-polarity.neg", None, ["rt-polarity.neg", "cannot be read"]),
     ):
         write_all(tmp_path)

@@ -142,7 +142,7 @@ def test_a_run_resumes_bit_for_bit_and_its_model_needs_the_encoder_alone(tiny_be
         validate(config)
 
 
-def test_classes_that_lack_a_part_and_sections_that_are_none_are_refused(monkeypatch):
+def test_classes_that_lack_a_part_and_sections_that_are_none_are_refused():
     unnamed = type("Unnamed", (Objective,), {"name": "info_nce"})
     for given, named in ((unnamed, "one of the package's own"), (int, "is not a subclass"), (Objective, "its `name`")):
         with pytest.raises(UserError, match=named):
@@ -152,7 +152,3 @@ def test_classes_that_lack_a_part_and_sections_that_are_none_are_refused(monkeyp
             validate(config_dict.ConfigDict(default_config().to_dict() | {"objective": given}))
     with pytest.raises(UserError, match=r"config\.objective\.other: no such objective"):
         default_config("other")
-    entry = SimpleNamespace(value="other:Scale", load=lambda: Scale)  # of another name than its class
-    monkeypatch.setattr(importlib.metadata, "entry_points", lambda **_: [entry])
-    with pytest.raises(UserError, match="objective stretch: the class of this entry point has the name scale"):
-        default_config("stretch")

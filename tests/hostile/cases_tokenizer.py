@@ -9,8 +9,6 @@ from hostile.damages import Make, both, cut, flip, remove, write
 from hostile.json_damages import edit_json, set_field
 from hostile.readers import readers_of_model
 
-from simcse_jax.huggingface.tokenizer_rules import BERT_TOKENS
-
 KIND = "tokenizers"
 FILE, SETTINGS, CONFIG = (f"model/{name}.json" for name in ("tokenizer", "tokenizer_config", "config"))
 GROW = {"type": "Sequence", "normalizers": [{"type": "Replace", "pattern": {"String": "a"}, "content": "a" * 10}] * 10}
@@ -21,6 +19,7 @@ for _ in range(200):
 CUT = {"direction": "Right", "strategy": "LongestFirst"}
 PADDED = {"strategy": {"Fixed": 10**6}, "direction": "Right", "pad_to_multiple_of": None, "pad_id": 0}
 PADDED |= {"pad_type_id": 0, "pad_token": "[PAD]"}
+BERT_TOKENS = ("[UNK]", "[SEP]", "[PAD]", "[CLS]", "[MASK]")
 ADDED = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized", "special"), False)
 CLS = {"SpecialToken": {"id": "[CLS]", "type_id": 0}}
 BYTES = {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True, "use_regex": True}
@@ -38,7 +37,7 @@ def in_place(name: str, content: bytes | str) -> Make:
 
 def vocab_txt(end: str) -> Make:
     """A file with as many words as the model's table has rows, and this end, in place of the model's tokenizer."""
-    words = [*BERT_TOKENS.values(), *(f"w{number}" for number in range(40 - len(BERT_TOKENS)))]
+    words = [*BERT_TOKENS, *(f"w{number}" for number in range(40 - len(BERT_TOKENS)))]
     return both(remove(SETTINGS), in_place("vocab.txt", "\n".join(words) + end))
 
 

@@ -50,7 +50,6 @@ def layer_norm(models):
     return module
 
 
-ACTIVATIONS = ("ReLU6", "LogSigmoid", "LeakyReLU", "ELU", "SELU", "CELU", "Softsign", "Hardtanh", "Hardsigmoid")
 FOLDERS = {
     "mean": pooling("mean"),
     "all modes": pooling("lasttoken", "weightedmean", "mean_sqrt_len_tokens", "mean", "max", "cls"),
@@ -59,14 +58,12 @@ FOLDERS = {
     "head": then(dense(32, 32)),
     "linear head": then(dense(32, 32, "Identity")),
     "narrow and wide": then(dense(32, 7, "GELU"), dense(7, 50, "SiLU", bias=False), dense(50, 5, "ReLU")),
-    "residual": then(dense(32, 32, "Sigmoid", use_residual=True), dense(32, 6, "Mish", use_residual=True)),
+    "residual": then(dense(32, 32, "Sigmoid", use_residual=True), dense(32, 6, "SiLU", use_residual=True)),
     "unit length": then(normalize),
-    "unit length between": then(normalize, dense(32, 9, "Softplus"), normalize),
+    "unit length between": then(normalize, dense(32, 9, "Tanh"), normalize),
     "everything": then(dense(32, 32), lambda models: models.Dropout(), layer_norm, normalize),
     "two layers": layers([0.0, 2.0, 2.0]),
     "last layer": layers([3.0], start=2),
-    "activations": then(dense(32, 8, "Hardswish"), *(dense(8, 8, name) for name in ACTIVATIONS[:5])),
-    "more activations": then(dense(32, 8, "Softsign"), *(dense(8, 8, name) for name in ACTIVATIONS[5:])),
 }
 
 

@@ -74,10 +74,8 @@ def test_embeddings_are_pooled_from_the_convolutions_and_what_is_damaged_or_unkn
     assert ours.identity() != before
     whole = (folder / "1_CNN" / CONFIG).read_text()
     for field, value, named in (
-        ("in_word_embedding_dimension", 16, "convolutions of 16 elements"),
-        ("out_channels", 0, "out_channels is 0"),
-        ("out_channels", 7, "'convs.0.weight' has shape"),
-        *(("kernel_sizes", value, "kernel_sizes is|a list of whole numbers") for value in ([], [1, "3"])),
+        *(("out_channels", value, "'convs.0.weight' has shape") for value in (0, 7, "6")),
+        *(("kernel_sizes", value, "kernel_sizes is") for value in ([], [1, "3"], 3)),
         ("kernel_sizes", [1], "'convs.1.bias' is not supported"),
         ("kernel_sizes", [2, 3], r"\[2, 3\]"),
         ("stride_sizes", [1, 2], "stride_sizes is"),
@@ -106,20 +104,19 @@ def test_a_module_has_its_tensors_alone_all_finite_and_of_word_weights_those_of_
     assert read_word_weights(tmp_path, "avg") == "mask_token"
     for changes, pooler, error in (
         ({}, "max", Unsupported),
-        *(({"word_weights": weights}, "avg", Unsupported) for weights in ({"a": 1.0}, {"[MASK]": 2.0})),
+        *(({"word_weights": x}, "avg", Unsupported) for x in ({"a": 1.0}, {"[MASK]": 2.0}, ["a"])),
         ({"unknown_word_weight": 0.5}, "avg", Unsupported),
-        ({"word_weights": ["a"]}, "avg", UserError),
     ):
         (tmp_path / "config.json").write_text(json.dumps(fields | changes))
-        with pytest.raises(error, match=r"weights that count mask tokens alone|'word_weights'"):
+        with pytest.raises(error, match="weights that count mask tokens alone"):
             read_word_weights(tmp_path, pooler)
     a, b = np.ones((2, 3), np.float16), np.zeros(1, np.float32)
     save_file({"a": a, "b": b}, tmp_path / "model.safetensors")
     found = module_folders.read_tensors(tmp_path, {"a": (2, 3), "b": (1,)})
     assert found["a"].dtype == np.float32 and found["a"].tolist() == [[1, 1, 1]] * 2
     for tensors, shapes, kind, message in (
-        ({"a": a, "b": b}, {"a": (2, 3), "c": (1,)}, UserError, "the tensor 'c' is missing"),
-        ({"a": a, "b": b}, {"a": (3, 2), "b": (1,)}, UserError, r"the tensor 'a' has shape \(2, 3\), not \(3, 2\)"),
+        ({"a": a}, {"a": (2, 3), "c": (1,)}, UserError, "the tensor 'c' is missing"),
+        ({"a": a, "b": b}, {"a": (3, 2), "b": (1,)}, UserError, r"'a' has shape \(2, 3\), but .* \(3, 2\)"),
         ({"a": a, "b": b}, {"a": (2, 3)}, Unsupported, "the tensor 'b' is not supported"),
         ({"a": b * np.nan}, {"a": (1,)}, UserError, "'a'.* not finite"),
         ({"a": b.astype(np.int8)}, {"a": (1,)}, UserError, "'a'.* int8"),

@@ -6,8 +6,11 @@ import sys
 import numpy as np
 import pytest
 from support import CONFIGS, ROOT, write_model
+from support.layouts import XLMR, sentences_of_scripts, write_byte_level, write_unigram, write_word_piece
+from support.models import edit_json
 
 from simcse_jax.errors import UserError
+from simcse_jax.huggingface.resolve import resolve
 from simcse_jax.huggingface.tokenizer import Tokenizer, read_backend
 from simcse_jax.models.config import EncoderConfig
 
@@ -59,32 +62,149 @@ def test_rows_are_padded_on_the_right_words_counted_and_lower_case_obeyed_where_
         assert upper[1] != lower[1] and upper[2] == lower[2]
 
 
-class PanicException(BaseException):
-    """As Rust's."""
+TEXTS = ["Élan VITAL, naïve café!", "漢字 kanji", " leading space", "[MASK] <mask> it", "", "don't\tstop\n", "🎸 rock"]
+LETTERS = [*"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZéÉï漢字!,'", "elan", "cafe", "café", "stop"]
 
 
-@pytest.mark.parametrize("error", [Exception("bad word"), PanicException("bad word"), KeyboardInterrupt()])
-def test_a_tokenizer_that_fails_is_named_and_an_interruption_is_no_failure(tiny_bert, error, monkeypatch):
-    tokenizer = read(tiny_bert)
-    works = tokenizer._backend.encode_batch_fast
+def of_type(folder, model_type):
+    (folder / "config.json").write_text(json.dumps({"model_type": model_type}))
+    return folder
 
-    class Backend:
-        enable_truncation = tokenizer._backend.enable_truncation
 
-        def encode_batch_fast(self, sentences):
-            if "dog" in sentences:
-                raise error
-            return works(sentences)
+def write_bert(folder, lowercase=True, **config):
+    """A folder with `tokenizer.json`, `vocab.txt` and `tokenizer_config.json`, like bert-base-uncased."""
+    folder.mkdir()
+    write_word_piece(folder, lowercase, LETTERS, **{"tokenizer_class": "BertTokenizer"} | config)
+    cut = {"direction": "Right", "max_length": 7, "strategy": "LongestFirst", "stride": 0}
+    edit_json(folder / "tokenizer.json", truncation=cut)
+    return of_type(folder, "bert")
 
-    monkeypatch.setattr(tokenizer, "_backend", Backend())
-    assert len(tokenizer(["the", "cat"], 16)) == 2
-    is_failure = not isinstance(error, KeyboardInterrupt)
-    message = f"^{tiny_bert / 'tokenizer.json'}: its tokenizer fails on the sentence 'dog': bad word$"
-    with pytest.raises(UserError if is_failure else KeyboardInterrupt, match=message if is_failure else None):
-        tokenizer(["the", "dog", "cat"], 16)
-    if is_failure:  # also while it is read
-        monkeypatch.setattr(
-            "simcse_jax.huggingface.tokenizer.read_usual", lambda folder: Backend().encode_batch_fast("dog")
-        )
-        with pytest.raises(UserError, match=r"tokenizer\.json: not a readable tokenizer: bad word"):
-            read_backend(tiny_bert)
+
+def same_as_transformers(folder):
+    from transformers import AutoTokenizer
+
+    backend, _ = read_backend(folder)
+    theirs = AutoTokenizer.from_pretrained(folder).backend_tokenizer
+    theirs.no_padding()
+    theirs.no_truncation()
+    for text in [*TEXTS, *sentences_of_scripts(200)]:
+        assert backend.encode(text).ids == theirs.encode(text).ids
+    return backend
+
+
+BERTS = [
+    *(({}, file) for file in ("tokenizer.json", "vocab.txt")),
+    ({"do_lower_case": False}, "tokenizer.json"),
+    ({"tokenize_chinese_chars": False, "strip_accents": False}, "vocab.txt"),
+    ({"tokenize_chinese_chars": False, "strip_accents": False}, "tokenizer.json"),
+    ({"strip_accents": True, "do_lower_case": False, "tokenizer_class": "BertTokenizerFast"}, "tokenizer.json"),
+    ({"tokenizer_class": None, "model_max_length": 512, "unk_token": "[UNK]", "never_split": None}, "vocab.txt"),
+]
+
+
+@pytest.mark.parametrize(("config", "files"), BERTS, ids=str)
+def test_bert_folders_are_read_as_transformers_reads_them(config, files, tmp_path):
+    folder = write_bert(tmp_path / "m", lowercase=True, **config)
+    (folder / "special_tokens_map.json").write_text(json.dumps({"mask_token": "[MASK]"}))
+    (folder / ({"tokenizer.json", "vocab.txt"} - {files}).pop()).unlink()
+    assert ("elan" in same_as_transformers(folder).encode("Elan").tokens) is config.get("do_lower_case", True)
+
+
+def test_blank_lines_of_a_vocabulary_are_read_as_transformers_reads_them(tmp_path):
+    folder = write_bert(tmp_path / "m")
+    (folder / "tokenizer.json").unlink()
+    words = (folder / "vocab.txt").read_text(encoding="utf-8").split("\n")[:-1]
+    words[words.index("z")] = ""
+    (folder / "vocab.txt").write_bytes("".join(word + "\r\n" for word in [*words, "", "", ""]).encode())
+    backend = same_as_transformers(folder)
+    assert backend.token_to_id("café") == words.index("café") and backend.encode("z stop").tokens[1] == "[UNK]"
+    (ids,) = read(folder, vocab_size=len(words))(["a cafe"], 9)  # whose weights have no row for the last lines
+    assert ids.tolist() == backend.encode("a cafe").ids
+
+
+@pytest.mark.parametrize("config", [{}, {"add_prefix_space": True, "trim_offsets": False}], ids=str)
+def test_roberta_folders_are_read_as_transformers_reads_them(config, tmp_path):
+    write_byte_level(tmp_path, tokenizer_class="RobertaTokenizer", **config)
+    mask = {"content": "<mask>", "lstrip": True, "rstrip": False, "normalized": True, "single_word": False}
+    (tmp_path / "special_tokens_map.json").write_text(json.dumps({"mask_token": mask, "bos_token": "<s>"}))
+    same_as_transformers(of_type(tmp_path, "roberta"))
+    assert read_backend(tmp_path)[1] == "<mask>"
+
+
+BACKEND = {"tokenizer_class": "TokenizersBackend", "mask_token": "[MASK]", "bos_token": None, "do_lower_case": False}
+WHOLE = [  # the model type, and fields of tokenizer_config.json and special_tokens_map.json
+    ("bert", {}, {}),
+    ("modernbert", BACKEND, {}),
+    ("bert", {"mask_token": "stop", "cls_token": "b"}, {"mask_token": "[MASK]", "sep_token": "cafe"}),
+    ("xlm-roberta", {}, {"cls_token": {"content": "[CLS]", "lstrip": True}}),
+]
+
+
+@pytest.mark.parametrize(("model_type", "config", "names"), WHOLE, ids=str)
+def test_a_tokenizer_of_no_model_s_class_is_read_as_transformers_reads_it(model_type, config, names, tmp_path):
+    folder = write_bert(tmp_path / "m", lowercase=False, **{"tokenizer_class": "PreTrainedTokenizerFast"} | config)
+    (of_type(folder, model_type) / "special_tokens_map.json").write_text(json.dumps(names))
+    assert read_backend(folder)[1] == "[MASK]" and "V" in same_as_transformers(folder).encode("V").tokens
+
+
+def test_minilm_is_read_as_transformers_reads_it(minilm):
+    same_as_transformers(resolve(minilm))
+
+
+def test_sentencepiece_folders_of_xlm_roberta_are_read_as_transformers_reads_them(tmp_path):
+    write_unigram(tmp_path, XLMR, tokenizer_class="XLMRobertaTokenizerFast")
+    assert "▁the" in same_as_transformers(of_type(tmp_path, "bert")).encode("the cat").tokens
+
+
+def test_a_folder_without_a_vocabulary_or_with_another_one_is_refused(tmp_path):
+    bert = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    files = [
+        ({"._spiece.model": "x"}, "no vocabulary; it must have tokenizer.json, vocab.txt"),
+        ({"vocab.json": "{}"}, "no vocabulary; it must have .* vocab.json and merges.txt"),
+        ({"vocab.txt": "\n".join(bert)}, "its last token is 4, its weights have 40 rows"),
+        ({"vocab.txt": "\n".join(map(str, range(40)))}, r"not a readable tokenizer: .*Missing \[UNK\]"),
+        *(
+            ({"tokenizer.json": content}, "/tokenizer.json: not a readable tokenizer")
+            for content in ("{}", "", "[" * 10**5)
+        ),
+        ({"tokenizer_config.json": '{"truncation_side": "left"}'}, "truncation_side is not 'right'"),
+    ]
+    for place, (contents, message) in enumerate(files):
+        folder = tmp_path / f"m{place}"
+        folder.mkdir()
+        for name, content in ({"config.json": json.dumps(CONFIGS["bert"])} | contents).items():
+            (folder / name).write_text(content)
+        with pytest.raises(UserError, match=rf"^{folder}.*{message}"):
+            read(folder)
+    with open(tmp_path / "tokenizer.json", "wb") as file:
+        file.truncate(1 << 30)
+    with pytest.raises(UserError, match=r"tokenizer\.json: has 1,073,741,824 bytes; a tokenizer's file has at most"):
+        read(tmp_path)
+
+
+def ends(*parts, number=2):
+    special = {"[CLS]": {"id": "[CLS]", "ids": [number], "tokens": ["[CLS]"]}}
+    fields = {"type": "TemplateProcessing", "single": list(parts), "pair": [], "special_tokens": special}
+    return {"post_processor": fields}
+
+
+CLS, TEXT = {"SpecialToken": {"id": "[CLS]", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}
+MODEL = {"type": "WordLevel", "unk_token": "[UNK]"}
+CANNOT = [  # fields of tokenizer.json, and what the refusal says of them
+    *(({"post_processor": None}, "no tokens at the ends"), (ends(TEXT), "no tokens at the ends")),
+    (ends(CLS, TEXT, CLS, number=99), "has token 99, its weights only 40 rows"),
+    *((fields, "not a readable tokenizer") for fields in ({"post_processor": {"type": "None"}}, {"model": "x"})),
+    (ends(CLS) | {"normalizer": {"type": "Precompiled", "precompiled_charsmap": "AAAA"}}, "not a readable tokenizer"),
+    ({"model": MODEL | {"vocab": {"[CLS]": 2, "[SEP]": 3}}}, "not a readable tokenizer.*Missing"),
+    ({"model": MODEL | {"vocab": {"[CLS]": 2, "[SEP]": 3, "[UNK]": 1, "a": 99}}}, "has token 99"),
+]
+
+
+@pytest.mark.parametrize(("fields", "message"), CANNOT, ids=str)
+def test_a_tokenizer_that_cannot_work_is_refused_in_one_line(tiny_bert, fields, message, tmp_path, capfd):
+    for name in ("tokenizer.json", "tokenizer_config.json", "config.json"):
+        (tmp_path / name).write_bytes((tiny_bert / name).read_bytes())
+    edit_json(tmp_path / "tokenizer.json", **fields)
+    with pytest.raises(UserError, match=rf"^{tmp_path / 'tokenizer.json'}: .*{message}"):
+        read(tmp_path)
+    assert capfd.readouterr().err == ""  # not what Rust prints when it panics

@@ -65,13 +65,11 @@ WRONG = {  # by what the refusal names
     "has no word vectors": ["", "\n \n", "3 2\n"],
     "line 1: (0|1|99999999999) numbers": ["the\n", "the,0.5,1\n", "the 1\ncat 2\n", "3 99999999999\n" + ROWS],
     "line 1 announces [24] words, but 3 follow": [f"{count} 2\n{ROWS}" for count in (2, 4)],
-    "line 4: has [13] numbers, and others 2": [f"{ROWS}dog {x}\n" for x in ("1", "1 2 3", " 1 2")],
-    "line 2: has 1 numbers, and others 2": ["the 1 2\na 1\ncat 1 2 3\n"],
-    "line 4: '2,5' is not a finite number": [ROWS + "dog 1 2,5\n"],
-    "line 2: '(two|inf|1e39)' is not a finite number": [f"the 1 2\ncat {x}\n" for x in ("1 two", "inf 1", "1e39 1")],
-    r"line 1: '(nan|1_0|1\\t2)' is not a finite number": ["the 1 nan\n", "the 1 1_0\n", "the 1\t2 3\n"],
+    "line 4: has not 2 finite numbers": [f"{ROWS}dog {x}\n" for x in ("1", "1 2,5")],
+    "line 2: has not 2 finite numbers": [f"the 1 2\ncat {x}\n" for x in ("1 two", "inf 1", "1e39 1", "1")],
+    "line 1: has not 2 finite numbers": ["the 1 nan\n", "the 1 1_0\n", "the 1 2\t3\n"],
     "line 4: begins with a space": [ROWS + " 1 2\n"],
-    "line 1: has the word PADDING_TOKEN": ["PADDING_TOKEN 1 2\n"],
+    "line 1: begins with PADDING_TOKEN": ["PADDING_TOKEN 1 2\n"],
     r"line 4: is not UTF-8 \(byte 0xe9\)": [ROWS.encode() + b"caf\xe9 1 2\n"],
     r"line 2: is not UTF-8 \(byte 0xff\)": [b"the 1 2\n\x00\x01\xff 1 2\n"],
     "cannot be read": [ZIPPED[:-12], ZIPPED[:12] + b"xx"],
@@ -210,8 +208,8 @@ def test_words_are_looked_up_also_bare_and_in_lower_case_and_a_tokenizer_cuts_pa
     tokenizer.save(path)
     assert read_vocabulary(path) == Vocabulary(known, True, frozenset(["a", "the"]))
     assert pickle.loads(pickle.dumps(tokenizer)).content() == tokenizer.content()
-    vocabularies = [("vocab", value) for value in (None, ["a", 1], ["a", "a"])]
-    for field, value in (*vocabularies, ("stop_words", "the"), ("do_lower_case", "no")):
+    vocabularies = [("vocab", value) for value in (None, ["a", 1])]
+    for field, value in (*vocabularies, ("stop_words", "the")):
         path.write_text(json.dumps(json.loads(tokenizer.content()) | {field: value}))
         with pytest.raises(UserError, match=f"^{path}: {field} "):
             read_vocabulary(path)
@@ -249,8 +247,11 @@ def test_what_was_written_is_read_of_poolings_the_mean_and_a_damaged_folder_is_r
     words = folder / "0_WordEmbeddings"
     for tensors, message in (
         ({"x": TABLE}, f"the tensor '{TENSOR}' is missing"),
-        ({TENSOR: TABLE[:2]}, r"has shape \(2, 2\), but .* has 3 words"),
-        *(({TENSOR: table}, "NaN or infinite") for table in (TABLE.astype(int), np.where(TABLE == 4, np.inf, TABLE))),
+        ({TENSOR: TABLE[:2]}, r"has shape \(2, 2\), but must have \(3, None\)"),
+        *(
+            ({TENSOR: table}, "not finite|has the type")
+            for table in (TABLE.astype(int), np.where(TABLE == 4, np.inf, TABLE))
+        ),
     ):
         save_file(tensors, words / "model.safetensors")
         with pytest.raises(UserError, match=message):

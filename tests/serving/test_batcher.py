@@ -3,7 +3,8 @@ import threading
 
 import pytest
 
-from simcse_jax.serving.batcher import Batcher, Full, Piece
+from simcse_jax.serving.batcher import Batcher, Piece
+from simcse_jax.serving.replies import Later
 
 
 def rows(most):
@@ -96,9 +97,9 @@ def test_requests_share_batches_pass_long_ones_are_refused_where_the_queue_is_fu
     async def scene(batcher, batches):
         first = asyncio.create_task(batcher.submit([Piece(n) for n in range(10)]))
         await asyncio.sleep(0.05)  # four are computed, six wait
-        with pytest.raises(Full, match="try again") as refused:
+        with pytest.raises(Later, match="try again") as refused:
             await batcher.submit([Piece(n) for n in range(5)])
-        assert 1 <= refused.value.retry_after <= 60
+        assert 1 <= int(refused.value.headers["Retry-After"]) <= 60
         second = asyncio.create_task(batcher.submit([Piece(7)] * 4))
         await asyncio.sleep(0)
         go_on.set()

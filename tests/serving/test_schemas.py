@@ -5,8 +5,9 @@ from simcse_jax.serving import schemas
 
 
 def test_texts_are_taken_as_they_are_and_the_first_that_is_none_is_named():
-    for given in ("a", ["a", "b\0c", " ", "日本"]):
+    for given in (["a"], ["a", "b\0c", " ", "日本"]):
         assert schemas.SearchRequest(query=given).query == given
+    assert schemas.SearchRequest(query="a").query == ["a"]
     request = schemas.EmbeddingsRequest(model="m", input="a")
     assert (request.encoding_format, request.dimensions, request.prompt_name) == ("float", None, None)
     request = schemas.RerankRequest(query="q", documents=["a", {"text": "b"}, "", {"text": ""}])
@@ -16,17 +17,13 @@ def test_texts_are_taken_as_they_are_and_the_first_that_is_none_is_named():
     for given in ("a", [], [3], [{"text": "a", "title": "b"}], [{}], [["a"]]):
         with pytest.raises(ValidationError):
             schemas.RerankRequest(query="q", documents=given)
-    for given, message in MISTAKES:
+    for given, place in MISTAKES:
         with pytest.raises(ValidationError) as found:
             schemas.SearchRequest(query=given)
-        assert [error["msg"].startswith(message) for error in found.value.errors()] == [True]
+        assert [error["loc"] for error in found.value.errors()] == [("query", *place)]
 
 
 MISTAKES = [
-    (3, "must be a string or a list of strings"), (("a",), "must be a string or a list of strings"),
-    ("", "must not be empty"), ([], "must not be empty"), (["a", ""], "number 1 must not be empty"),
-    (["a", True], "number 1 is not a string"), ([[1, 2]], "number 0 is not a string; token ids are of one tokenizer"),
-    (["\udcff"], "number 0 holds a broken character (U+DCFF alone)"),
-    (["a", "\ud83d", "\ude00"], "number 1 holds a broken character (U+D83D alone)"),
-    ([*"a" * 9000, "", 3], "number 9000 must not be empty"),
+    (3, ()), (("a",), ()), ("", (0,)), ([], ()), (["a", ""], (1,)), (["a", True], (1,)), ([[1, 2]], (0,)),
+    (["\udcff"], (0,)), (["a", "\ud83d", "\ude00"], (1,)), ([*"a" * 9000, "", 3], (9000,)),
 ]  # fmt: skip

@@ -112,7 +112,7 @@ async def started(encoder=None, search=None, key=None, names=None, wait=True, re
         httpx.AsyncClient(transport=transport, base_url="http://testserver") as client,
     ):
         while wait and (await client.get("/ready")).status_code != 200:
-            pass
+            await asyncio.sleep(0)
         yield Started(client, app, guard, encoder)
 
 

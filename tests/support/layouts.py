@@ -76,6 +76,10 @@ def write_unigram(folder: Path, special: list[str], tokenizer_class: str | None,
     vocabulary = [(name, 0.0) for name in special] + [(piece, -1.0 - n / 50) for n, piece in enumerate(pieces)]
     backend = tokenizers.Tokenizer(models.Unigram(vocabulary, unk_id=special.index("<unk>"), byte_fallback=False))
     backend.normalizer = normalizers.Precompiled(CHARSMAP)
+    if tokenizer_class == "AlbertTokenizer":
+        quotes = [normalizers.Replace(pair, '"') for pair in ("``", "''")]
+        lower = [normalizers.NFKD(), normalizers.StripAccents(), normalizers.Lowercase()]
+        backend.normalizer = normalizers.Sequence([*quotes, *lower, normalizers.Precompiled(CHARSMAP)])
     backend.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Metaspace()])
     backend.decoder = decoders.Metaspace()
     cls, sep, mask = ("[CLS]", "[SEP]", "[MASK]") if "[CLS]" in special else ("<s>", "</s>", "<mask>")
@@ -106,9 +110,9 @@ def of_bytes(special=()):
     """A tokenizer of bytes, after the special tokens that its vocabulary has itself."""
     words = [*special, *sorted(pre_tokenizers.ByteLevel.alphabet()), *("".join(pair) for pair in MERGES)]
     backend = tokenizers.Tokenizer(models.BPE({word: n for n, word in enumerate(words)}, MERGES))
-    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    backend.pre_tokenizer, backend.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
     if not special:  # those of today
-        backend.normalizer, backend.decoder = normalizers.NFC(), decoders.ByteLevel()
+        backend.normalizer = normalizers.NFC()
     return backend
 
 

@@ -3,13 +3,15 @@ from pathlib import Path
 
 from simcse_jax.config.fields import default_config
 from simcse_jax.config.recorded import to_record
+from simcse_jax.runs.run_files import FORMAT
 from simcse_jax.runs.workdir import versions
 
 
 def record(config, **changes) -> dict:
     """The contents of the `run.json` of a run with this config."""
     device = {"kind": "cpu", "platform": "cpu", "count": 1}
-    run = {"config": to_record(config), "hub": [], "examples": 40, "sha256": {}, "model": {"max_length": 32}}
+    run = {"format": FORMAT, "config": to_record(config), "hub": [], "examples": 40, "sha256": {}}
+    run |= {"model": {"max_length": 32}}
     return run | {"versions": {"python": "3.12", **versions()}, "device": device} | changes
 
 

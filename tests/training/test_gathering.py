@@ -27,7 +27,7 @@ def test_rows_are_exchanged_of_word_embeddings_that_are_large_enough(tokens, tab
     graph, params, _ = random_model(num_layers=1, dtype=jnp.bfloat16)
     made, _ = make_gathering(graph, params, {}, data_mesh(jax.devices()[:2]), tokens)
     assert made.tables == tables and not made.late
-    assert made.way.keys() == params.keys() - set(tables) and made.split[WORDS] == P(AXIS)
+    assert made.split[WORDS] == P(AXIS)
     assert (made.sent[WORDS], made.sent[KERNEL]) == (jnp.float32, jnp.bfloat16)
     assert product_dtype(graph, params) == jnp.bfloat16
 
@@ -57,7 +57,7 @@ def test_what_a_device_looks_up_in_its_tables_is_what_stands_in_the_whole_ones()
 @pytest.fixture
 def in_small(monkeypatch):
     """Of a tiny model, too, layers are gathered when they compute, and rows of the words that they need exchanged."""
-    monkeypatch.setattr("simcse_jax.devices.mesh.SMALL", 512)  # kernels are larger, biases and norms smaller
+    monkeypatch.setattr("simcse_jax.training.gathering.SMALL", 512)  # kernels are larger, biases and norms smaller
     monkeypatch.setattr(gathering, "is_exchange_cheaper", lambda rows, split, tokens, devices: AXIS in split)
 
 

@@ -59,7 +59,7 @@ def loss_and_gradient(tiny_bert, corpus, fields, devices=1, **changes):
 @pytest.mark.exact
 @pytest.mark.parametrize("fields", [LORA, FROZEN])
 def test_gradients_of_what_trains_are_the_same_in_chunks_by_layer_on_4_devices(fields, tiny_bert, corpus, monkeypatch):
-    monkeypatch.setattr("simcse_jax.devices.mesh.SMALL", 512)
+    monkeypatch.setattr("simcse_jax.training.gathering.SMALL", 512)
     (loss, gradient), trained = loss_and_gradient(tiny_bert, corpus, fields)
     assert gradient.keys() == trained and not {name for name in gradient if "embeddings" in name}
     (again, found), _ = loss_and_gradient(tiny_bert, corpus, fields, 4, chunk_size=1, by_layer=True)
@@ -122,7 +122,7 @@ def test_a_folder_without_its_frozen_part_is_refused_until_the_run_goes_on(run_w
 )
 def test_a_run_is_resumed_bit_for_bit(fields, tiny_bert, corpus, tmp_path, monkeypatch):
     """Also by layer on 2 × 2 devices, with scores, for which the model is put together."""
-    monkeypatch.setattr("simcse_jax.devices.mesh.SMALL", 512)
+    monkeypatch.setattr("simcse_jax.training.gathering.SMALL", 512)
     more = [*LORA, *(f"--config.{field}" for field in (*fields, "eval.every=2", "train.max_steps=4"))]
     straight = trained_and_resumed(config_of(tiny_bert, corpus, *more), tmp_path)
     assert not any("embeddings" in name for name in straight)

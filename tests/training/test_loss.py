@@ -59,18 +59,6 @@ def test_the_gradient_before_clipping_is_the_same_on_any_number_of_devices_and_i
         assert_same(gradient(devices, 3), expected)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("sides", "groups", "rows"), [((2, 4), "[0, 4]", False), ((2, 2, 2), "[0, 2]", True)])
-def test_the_gradient_is_the_same_along_one_axis_of_a_torus_after_the_other(sides, groups, rows, monkeypatch):
-    monkeypatch.setattr("simcse_jax.devices.mesh.torus_sides", lambda devices: sides)
-    monkeypatch.setattr("simcse_jax.devices.mesh.SMALL", 0)
-    if rows:
-        with_rows(monkeypatch)
-    function, arguments = loss_function(8, 3)
-    assert groups in function.lower(*arguments).as_text()
-    assert_same(computed(function, arguments[0], *arguments[2:]), gradient(1, 3))
-
-
 def with_rows(monkeypatch):
     """Rows of word embeddings are exchanged however few words there are."""
     monkeypatch.setattr(gathering, "is_exchange_cheaper", lambda rows, split, tokens, devices: AXIS in split)

@@ -32,8 +32,6 @@ def test_objectives_parameters_train_and_are_saved_and_the_model_encodes_anchors
     train_and_evaluate(config, str(tmp_path / "run"))
     printed = capsys.readouterr().out
     assert printed.count("no language-model head; objective.mlm starts with a fresh one") == 1
-    guessed = json.loads((tmp_path / "run" / "result.json").read_text())["masked_token_accuracy"]
-    assert 0 <= guessed <= 100 and f"{guessed:.2f}% guessed" in printed
     model, start = load_model(str(tmp_path / "run")), load(str(masked_bert))
     assert model.params.keys() == start.params.keys() | {"head.kernel", "head.bias"}
     checkpoints = Checkpoints(tmp_path / "run", read_only=True)
@@ -111,7 +109,7 @@ def test_contrastive_tension_takes_one_column_and_enough_sentences(tiny_bert, co
     assert (read.num_columns, read.num_examples) == (2, 40)
     with pytest.raises(UserError, match=r"has 3 columns of them; choose one with data\.columns\.anchor"):
         corpus_of(tiny_bert, corpus["csv"], **fields)
-    with pytest.raises(UserError, match="40 sentences make 40 pairs, fewer than one batch"):
+    with pytest.raises(UserError, match="40 sentences make 40 pairs, fewer than a batch"):
         corpus_of(tiny_bert, corpus["txt"], train__batch_size=48, **fields)
     with pytest.raises(UserError, match="has positives of its own"):
         corpus_of(tiny_bert, corpus["csv"], data__augment__name="crop")
@@ -163,14 +161,12 @@ def test_rows_may_lack_a_soft_negative_and_sentences_are_their_own_positives(mas
     assert "blank.csv: 32 triplets, 16 blank rows skipped" in capsys.readouterr().out
 
 
-def test_data_without_soft_negatives_and_bounds_without_a_margin_are_refused(masked_bert, corpus, tmp_path):
+def test_data_without_soft_negatives_are_refused(masked_bert, corpus, tmp_path):
     data = negated(tmp_path, "some.csv", "negation_1")
     without = negated(tmp_path, "other.csv", "other")
-    margin = "--config.objective.bidirectional_margin."
     for file, field, named in (
         (without, "", r"other.csv: no column 'negation' \(data.columns.negative\)"),
         (data, "--config.data.columns.negative=", "bidirectional_margin.weight: needs soft negatives"),
-        (data, f"{margin}lower=0.4", "bidirectional_margin.lower=0.4: is above"),
     ):
         with pytest.raises(UserError, match=named):
             run.read_inputs(of_file("sncse", masked_bert, file, corpus["dev"], *filter(None, [field])))

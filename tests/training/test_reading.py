@@ -82,7 +82,7 @@ def test_a_run_resumes_bit_for_bit_and_devices_chunks_padding_change_nothing(fie
     made = changed(config, **fields)
     trained_and_resumed(made, tmp_path)
     printed = capsys.readouterr().out
-    for text in ("batches of one source each, 8 an epoch", "compiled program 1 of 2", "compiled program 2 of 2"):
+    for text in ("compiled program 1 of 2", "compiled program 2 of 2"):
         assert (text in printed) == (fields is APART)
     train_and_evaluate(changed(made, **others), str(tmp_path / "other"))
     losses = [[line["loss"] for line in lines(tmp_path / name) if "loss" in line] for name in ("other", "run")]
@@ -182,11 +182,8 @@ def test_what_does_not_fit_the_sources_is_refused(config, corpus, pairs, model, 
         ("csv pairs", {**ONE_SOURCE, "data__subsample": 2, "train__batch_size": 2}, "fewer than a batch|draws no row"),
         ("csv pairs", {**ONE_SOURCE, **TAUGHT}, "objective.margin_mse.weight: .*pairs.csv|teacher"),
         ("csv pairs", {"data__mixed": True, **PROJECTED}, "data.mixed"),
-        ("txt", {"data__lengths__positive": 16}, "data.lengths.positive=16: .*train.txt"),
-        ("txt", {"data__prompts__positive": "cat "}, "data.prompts.positive='cat ': .*train.txt"),
-        ("txt pairs", {"data__mixed": True, "data__prompts__positive": "cat ,dog "}, "prompts.positive.*train.txt"),
-        ("long", {**REPEATED, "data__max_length": 60}, "60 tokens .* 78, .* 64"),
-        ("long", {**REPEATED, "data__max_length": 16, "data__lengths__anchor": 60}, "60 tokens .* 78, .* 64"),
+        ("long", {**REPEATED, "data__max_length": 60}, "up to 78 tokens, .* 64"),
+        ("long", {**REPEATED, "data__max_length": 16, "data__lengths__anchor": 60}, "up to 78 tokens, .* 64"),
     ):
         with pytest.raises(UserError, match=named):
             read(changed(config, data__train=",".join(str(files[name]) for name in sources.split()), **fields), model)

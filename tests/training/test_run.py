@@ -79,7 +79,7 @@ def test_a_finished_run_started_again_has_the_scores_of_the_checkpoint_that_coul
         assert result_of(workdir)["dev"]["spearman"] == pytest.approx(score, abs=1e-3)
     (workdir / "checkpoints" / str(best) / "params" / "manifest.ocdbt").write_bytes(b"")
     done = start()
-    assert done.returncode == 0 and "taking the next best" in done.stdout, done.stderr
+    assert done.returncode == 0 and "going on with step" in done.stdout, done.stderr
     result = result_of(workdir)
     assert result["best_step"] != best
     assert result["dev"]["spearman"] == pytest.approx(scored[result["best_step"]], abs=1e-3)
@@ -99,7 +99,7 @@ def test_another_config_is_refused_before_sentences_are_read_and_other_data_befo
         refused(start(f"--config.{field}={other}"), field, "changed")
         record.write_bytes(before[record])
     with another_job(held(workdir)):  # one job at a time writes there, and readers go on
-        refused(start(), f"{workdir}: process {os.getpid()} ")
+        refused(start(), f"{workdir}: another job")
         assert load_model(str(workdir)).params
     assert {path: path.read_bytes() for path in workdir.rglob("*") if path.is_file()} == before
     # Before there is a run, another job or a foreign folder ends it.
@@ -108,7 +108,7 @@ def test_another_config_is_refused_before_sentences_are_read_and_other_data_befo
     refused(start(f"--workdir={tmp_path / 'foreign'}"), f"{tmp_path / 'foreign'}")
     assert [path.read_text() for path in (tmp_path / "foreign" / "model").iterdir()] == ["mine"]
     with another_job(held(tmp_path / "new")):
-        refused(start(f"--workdir={tmp_path / 'new'}"), f"{tmp_path / 'new'}: process {os.getpid()} ")
+        refused(start(f"--workdir={tmp_path / 'new'}"), f"{tmp_path / 'new'}: another job")
     assert not list((tmp_path / "new").iterdir())
 
 

@@ -18,7 +18,6 @@ from simcse_jax.bulk.embeddings.embeddings_folder import (
     RowBlock,
     blocks_of,
     complete,
-    fingerprint,
     finish,
     is_made,
     missing,
@@ -90,7 +89,7 @@ def _make(
             check_unchanged(folder, plan, [about["name"]])
             if done != block.rows:
                 raise UserError(f"{about['name']}: has fewer rows than were counted; remove {folder}, and start again")
-            facts: dict[str, Any] = Facts(block.plan, block.row, done, encoder.dimension, cut)._asdict()
+            facts: dict[str, Any] = Facts(block.row, done, encoder.dimension, cut)._asdict()
             writer.add_key_value_metadata({ABOUT: json.dumps(facts).encode()})
         with path.open("rb") as file:
             os.fsync(file.fileno())  # before the rename, which means that it is whole
@@ -100,17 +99,15 @@ def quantization_of(folder: Folder, plan: FolderPlan, encoder: RowEncoder) -> Qu
     """The folder's `.quantization.json`, which the first process that needs it writes; None if not quantized."""
     if plan.key["--output-dtype"] not in (*SCALAR, *PACKED):
         return None
-    path, mark = plan.file(folder, RANGES), fingerprint(plan)
+    path = plan.file(folder, RANGES)
     while (content := read_sealed(path)) is None:
         with claimed(folder / RANGES, patient=True) as is_free:
             if is_free and read_sealed(path) is None:
                 quantization = encoder.quantization(_sentences(plan))
                 assert quantization is not None
-                write_sealed(path, {"plan": mark, **quantization.content()})
+                write_sealed(path, quantization.content())
         if not is_free:
             time.sleep(LOOK_SECONDS)
-    if content.get("plan") != mark:
-        raise UserError(f"{path}: belongs to another command; remove it, and run the command again")
     return Quantization.from_content(content, str(path))
 
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from simcse_jax.bulk.embeddings import shared_folder
 from simcse_jax.bulk.embeddings.shared_folder import FolderPlan
-from simcse_jax.data.identity import json_hash, names_in, read_sealed, size_of, stamp_of, write_sealed
+from simcse_jax.data.identity import names_in, read_sealed, size_of, stamp_of, write_sealed
 from simcse_jax.data.rows import Place
 from simcse_jax.data.sentences import SentenceFile
 from simcse_jax.errors import UserError
@@ -22,7 +22,6 @@ ABOUT = b"simcse_jax"  # the metadata key of a file's facts
 class RowBlock(NamedTuple):
     """Rows that are encoded into a file of their own."""
 
-    plan: str  # the fingerprint of the folder's plan
     source: int  # the index of the source
     number: int  # the block's index in the source
     first: int  # its first row in the source, from 0
@@ -34,11 +33,6 @@ class RowBlock(NamedTuple):
     def file(self) -> str:
         """Its file's name."""
         return f"embeddings-{self.source:05}-{self.number:05}.parquet"
-
-
-def fingerprint(plan: FolderPlan) -> str:
-    """SHA-256 of a plan, recorded in everything made from it, since a forgotten process may still write."""
-    return json_hash([plan.key, plan.stamps])
 
 
 def make_plan(
@@ -68,7 +62,7 @@ def count_rows(folder: Folder, plan: FolderPlan, source: int, patient: bool = Fa
             about = plan.key["sources"][source]
             rows, places = SentenceFile(about["name"], about["column"]).count(plan.key["--block-rows"])
             shared_folder.check_unchanged(folder, plan, [about["name"]])
-            write_sealed(path, {"plan": fingerprint(plan), "rows": rows, "places": places})
+            write_sealed(path, {"rows": rows, "places": places})
         return is_free
 
 
@@ -81,17 +75,16 @@ def blocks_of(folder: Folder, plan: FolderPlan) -> list[RowBlock]:
             time.sleep(LOOK_SECONDS)
         patient = is_remote(folder) and not any(done)
     blocks: list[RowBlock] = []
-    size, row, mark = plan.key["--block-rows"], 0, fingerprint(plan)
+    size, row = plan.key["--block-rows"], 0
     with ThreadPoolExecutor(shared_folder.AT_A_TIME) as threads:
         paths = [plan.file(folder, _counted(source)) for source in range(len(plan.sources))]
         counts = threads.map(read_sealed, paths)
     for source, (path, counted) in enumerate(zip(paths, counts, strict=True)):
-        if counted is None or counted["plan"] != mark:
-            raise UserError(f"{path}: belongs to another command; remove it, and run the command again")
+        assert counted is not None, path
         places = [Place(*place) for place in counted["places"]]
         for number, first in enumerate(range(0, counted["rows"], size)):
             rows = min(size, counted["rows"] - first)
-            blocks.append(RowBlock(mark, source, number, first, rows, row, places[number] if places else None))
+            blocks.append(RowBlock(source, number, first, rows, row, places[number] if places else None))
             row += rows
     if not blocks:
         raise UserError(f"{plan.sources[0]}: holds no sentences")
@@ -111,7 +104,6 @@ def _counted(source: int) -> str:
 class Facts(NamedTuple):
     """The facts in a block's file."""
 
-    plan: str  # the block's
     row: int  # the block's
     rows: int
     dimension: int
@@ -138,8 +130,6 @@ def read_facts(folder: Folder, block: RowBlock) -> Facts:
         facts = None
     if facts is None or (facts.row, facts.rows) != (block.row, block.rows):
         raise UserError(f"{path}: damaged; remove it, and run the command again")
-    if facts.plan != block.plan:
-        raise UserError(f"{path}: belongs to another command; remove it, and run the command again")
     return facts
 
 

@@ -62,17 +62,13 @@ class PairFile:
     def read(self) -> Iterator[Pair | None]:
         """The pairs; None for a row with a blank sentence."""
         if self._suffix == ".parquet":
-            names, rows = self._wanted, read_parquet(self.path, self._wanted)[1]
+            names, rows = read_parquet(self.path, self._wanted)
         else:
             names, rows = READERS[self._suffix](self.path)
         places = [names.index(name) for name in self._wanted]
         rows = only_sentences(rows, self._chosen._replace(places=places[:2]), names, str(self.path))
         rows = split_positives(rows, names, places[1], *([names.index(ROWS[1])] if self.has_rows else []))
         for number, row in enumerate(rows):
-            if late := [name for name in row.late if name in ROWS]:
-                raise UserError(
-                    f"{row.where}: has the field {late[0]!r}, which the first line lacks; give it there too"
-                )
             fields = [f"{row.where}: the field {name!r}" for name in self._wanted]
             values = [row.fields[place] for place in places]
             anchor, positive = (read_text(value, field) for value, field in zip(values[:2], fields, strict=False))

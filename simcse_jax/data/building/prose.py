@@ -12,8 +12,6 @@ a listed abbreviation, an initial ("J. Smith") or letters with a point each ("U.
 import re
 from collections.abc import Iterable
 
-from simcse_jax.errors import require
-
 ITEM = "\x02"  # in place of the mark of a list item
 UNSEEN = {"table", "ref", "references", "gallery", "imagemap", "math", "chem", "ce", "score", "timeline", "hiero"}
 UNSEEN |= {"pre", "syntaxhighlight", "source", "graph", "mapframe", "style"}
@@ -35,11 +33,6 @@ ABBREVIATIONS = {
     "viz", "vol", "vols", "vs",
 }
 # fmt: on
-
-
-def require_parser(file: object) -> None:
-    """Checks that the parser is installed."""
-    require("wikipedia", "mwparserfromhell", where=str(file))
 
 
 def plain_text(markup: str, hidden: Iterable[str] = ()) -> str:

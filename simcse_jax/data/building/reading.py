@@ -1,4 +1,4 @@
-"""Shared by builders: reading files, tables and datasets, cleaning sentences, counting, and random samples."""
+"""Shared by builders: the files and tables that they read, what they count, and random samples."""
 
 import glob
 import heapq
@@ -11,9 +11,9 @@ from pathlib import Path
 
 from simcse_jax.data.columns import listed
 from simcse_jax.data.datasets import LIBRARIES
-from simcse_jax.data.files import reader_of
-from simcse_jax.data.rows import MISSING, Row, Table, is_text
-from simcse_jax.errors import UserError, broken
+from simcse_jax.data.examples import open_table
+from simcse_jax.data.rows import Row, as_text
+from simcse_jax.errors import UserError
 from simcse_jax.host.progress import Clock, write
 from simcse_jax.host.storage import local_path
 
@@ -22,64 +22,42 @@ BLANK = "with a blank sentence"
 NOT_DRAWN = "not drawn"
 
 
-def is_dataset(source: str) -> bool:
-    """Whether a source is `hf:…` or `tfds:…` rather than a path."""
-    return source.startswith(tuple(LIBRARIES))
-
-
-def files_of(source: str, patterns: Iterable[str]) -> list[Path]:
-    """The file itself, or a folder's files that match a pattern, sorted by pattern and name; no hidden files."""
-    path = local_path(source)
-    if path.is_file():
-        return [path]
-    if not path.is_dir():
-        raise UserError(f"--source {source}: no such file or folder")
-    patterns = list(patterns)
-    names = (name for pattern in patterns for name in sorted(glob.glob(pattern, root_dir=path)))
-    files = dict.fromkeys(path / name for name in names if (path / name).is_file())
-    if not files:
-        raise UserError(f"--source {source}: has no file {' or '.join(patterns)}; name a file, or unpack the download")
-    return list(files)
-
-
-def resolve(sources: Iterable[str], patterns: Iterable[str], splits: Iterable[str] = ("",)) -> list[str | Path]:
+def resolve(sources: Iterable[str], patterns: Sequence[str], splits: Sequence[str] = ("",)) -> list[str | Path]:
     """The files and data sets that sources name, in order, each once.
 
     Args:
       patterns: of the files in a folder, with {split} for the split.
       splits: the splits to read; a folder must have all.
     """
-    patterns, splits = list(patterns), list(splits)
-    by_place: dict[str, str | Path] = {}
+    found: dict[str, str | Path] = {}
     for source in sources:
-        files: list[str | Path] = [source]
-        if not is_dataset(source):
+        if source.startswith(tuple(LIBRARIES)):
+            found[source] = source
+            continue
+        path = local_path(source)
+        if not path.exists():
+            raise UserError(f"--source {source}: no such file or folder")
+        files = [path]
+        if path.is_dir():
             files = [
-                file
-                for split in splits
-                for file in files_of(source, [pattern.format(split=split) for pattern in patterns])
+                file for split in splits for file in _matching(path, [each.format(split=split) for each in patterns])
             ]
-        named = {str(file) if is_dataset(str(file)) else os.path.realpath(file): file for file in files}
-        for name in named:
-            if name in by_place:
-                raise UserError(f"--source {source}: {named[name]} is given twice; name it once")
-        by_place |= named
-    return list(by_place.values())
+        found |= {os.path.realpath(file): file for file in files}
+    return list(found.values())
 
 
-def open_table(source: str | Path) -> Table:
-    """The column names and the rows of a file or a data set."""
-    name = str(source)
-    for prefix, library in LIBRARIES.items():
-        if name.startswith(prefix):
-            return library.read(name.removeprefix(prefix))
-    path = local_path(source)
-    return reader_of(path)(path)
+def _matching(folder: Path, patterns: Sequence[str]) -> list[Path]:
+    """A folder's files that match a pattern, sorted by pattern and name; no hidden files."""
+    names = (name for pattern in patterns for name in sorted(glob.glob(pattern, root_dir=folder)))
+    files = [folder / name for name in names if (folder / name).is_file()]
+    if not files:
+        raise UserError(f"--source {folder}: has no file {' or '.join(patterns)}; name a file, or unpack the download")
+    return files
 
 
-def columns(table: Table, wanted: Sequence[Sequence[str]], where: str) -> Iterator[Row]:
-    """The rows of a table with the first of the wanted sets of columns that it has, in that order."""
-    names, rows = table
+def read_columns(source: str | Path, wanted: Sequence[Sequence[str]]) -> Iterator[Row]:
+    """The rows of a file or data set with the first of the wanted sets of columns that it has, in that order."""
+    names, rows, where, _ = open_table(str(source))
     chosen = next((name_set for name_set in wanted if set(name_set) <= set(names)), None)
     if chosen is None:
         expected = " or ".join(", ".join(name_set) for name_set in wanted)
@@ -104,10 +82,6 @@ class Tally:
         if self.read % LOOK == 0 and self._clock.is_due():
             write(f"{self.read:,} {self.unit} read", sys.stderr)
 
-    def drop(self, reason: str, count: int = 1) -> None:
-        """Counts units as left out."""
-        self.dropped[reason] += count
-
     @property
     def used(self) -> int:
         """The number of units that were not dropped."""
@@ -121,22 +95,8 @@ class Tally:
 
 
 def sentence(value: object, where: str) -> str:
-    """The text of a field, stripped and in one line; "" for None. `where` names the field in messages."""
-    if value is MISSING:
-        raise UserError(f"{where} is missing")
-    if value is not None and not isinstance(value, str):
-        raise UserError(f"{where} holds {value!r:.60}, not text")
-    text = " ".join(filter(None, map(str.strip, (value or "").splitlines())))
-    return checked(text, where)
-
-
-def checked(text: str, where: str) -> str:
-    """The text; refuses a zero byte or half a character, which a text file cannot hold."""
-    if "\0" in text:
-        raise UserError(f"{where} holds a zero byte; remove it")
-    if not is_text(text):
-        raise UserError(f"{where} {broken(text)}")
-    return text
+    """The text of a field in one line, stripped; "" for None."""
+    return " ".join(filter(None, map(str.strip, as_text(value, where).splitlines())))
 
 
 def draw(units: Iterable[Callable[[], list[str]]], count: int, seed: int, tally: Tally) -> list[list[str]]:
@@ -156,7 +116,7 @@ def draw(units: Iterable[Callable[[], list[str]]], count: int, seed: int, tally:
     for place, unit in enumerate(units):
         key = -generator.random()
         if total >= count and key < kept[0][0]:
-            tally.drop(NOT_DRAWN)
+            tally.dropped[NOT_DRAWN] += 1
             continue
         if not (sentences := unit()):
             continue
@@ -164,7 +124,7 @@ def draw(units: Iterable[Callable[[], list[str]]], count: int, seed: int, tally:
         total += len(sentences)
         while total - len(kept[0][2]) >= count:
             total -= len(heapq.heappop(kept)[2])
-            tally.drop(NOT_DRAWN)
+            tally.dropped[NOT_DRAWN] += 1
     if total > count:
         key, place, sentences = kept[0]
         kept[0] = key, place, sentences[: len(sentences) - (total - count)]

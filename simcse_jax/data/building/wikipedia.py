@@ -9,15 +9,16 @@ drawn whole articles rather than sentences. `articles` is that reading, `sentenc
 import bz2
 import gzip
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import IO, Any
 from xml.etree import ElementTree
 
-from simcse_jax.data.building.prose import plain_text, require_parser, split_sentences
-from simcse_jax.data.building.reading import Tally, checked, columns, draw, open_table
-from simcse_jax.errors import UserError, reason
+from simcse_jax.data.building.prose import plain_text, split_sentences
+from simcse_jax.data.building.reading import Tally, draw, read_columns
+from simcse_jax.data.rows import as_text
+from simcse_jax.errors import UserError, reason, require
 
 DRAWS = ("sentences", "articles")
 DUMPS: dict[str, Callable[..., Any]] = {".xml": open, ".bz2": bz2.open, ".gz": gzip.open}
@@ -26,11 +27,7 @@ MEDIA, CATEGORIES = "6", "14"  # the numbers of these namespaces
 NO_SENTENCE = "without a sentence"
 
 
-class Page(NamedTuple):
-    """An article, and a function that extracts its prose."""
-
-    text: str
-    read: Callable[[str], str]
+Unit = Callable[[], list[str]]  # the sentences of an article, which it extracts when it is called
 
 
 def sentences(
@@ -42,67 +39,53 @@ def sentences(
       files: dumps, or tables with a column `text`.
       count, seed: see `draw`.
     """
+    pages = read_pages(files, tally)
     if draws == "articles":
-        for document in _documents(files, tally, count, seed):
-            yield from ((line,) for line in document)
+        yield from ((line,) for document in _drawn(pages, count, seed, tally) for line in document)
         return
     drawn = Tally("sentences")
 
-    def units() -> Iterator[list[str]]:
-        for page in read_pages(files, tally):
-            page_sentences = _sentences_of(page, tally)
+    def units() -> Iterator[Unit]:
+        for page in pages:
+            page_sentences = page()
             drawn.read += len(page_sentences)
-            yield from ([sentence] for sentence in page_sentences)
+            yield from (partial(list, [sentence]) for sentence in page_sentences)
 
-    if count:
-        chosen = draw((partial(list, unit) for unit in units()), count, seed, drawn)
-        tally.notes += drawn.lines()
-        yield from ((unit[0],) for unit in chosen)
-    else:
-        yield from ((unit[0],) for unit in units())
+    for unit in _drawn(units(), count, seed, drawn):
+        yield (unit[0],)
+    tally.notes += drawn.lines() if count else []
 
 
 def documents(files: Sequence[str | Path], tally: Tally, count: int, seed: int) -> Iterator[tuple[str, ...]]:
-    """Whole articles, a sentence a line, with a blank line after each.
-
-    The arguments are those of `sentences`.
-    """
-    for document in _documents(files, tally, count, seed):
-        yield from ((line,) for line in document)
-        yield ("",)
+    """Whole articles, a sentence a line, with a blank line after each; the arguments are those of `sentences`."""
+    for document in _drawn(read_pages(files, tally), count, seed, tally):
+        yield from ((line,) for line in (*document, ""))
 
 
-def _documents(files: Sequence[str | Path], tally: Tally, count: int, seed: int) -> Iterator[list[str]]:
-    units = (partial(_sentences_of, page, tally) for page in read_pages(files, tally))
-    return iter(draw(units, count, seed, tally)) if count else (text for unit in units if (text := unit()))
+def _drawn(units: Iterable[Unit], count: int, seed: int, tally: Tally) -> Iterable[list[str]]:
+    return draw(units, count, seed, tally) if count else (text for unit in units if (text := unit()))
 
 
-def _sentences_of(page: Page, tally: Tally) -> list[str]:
-    sentences = split_sentences(page.read(page.text))
-    if not sentences:
-        tally.drop(NO_SENTENCE)
+def _sentences_of(text: str, prose: Callable[[str], str], tally: Tally) -> list[str]:
+    sentences = split_sentences(prose(text))
+    tally.dropped[NO_SENTENCE] += not sentences
     return sentences
 
 
-def read_pages(files: Sequence[str | Path], tally: Tally) -> Iterator[Page]:
+def read_pages(files: Sequence[str | Path], tally: Tally) -> Iterator[Unit]:
     """The articles of dumps (.xml, .bz2, .gz) and of tables with a column `text`, such as hf:wikimedia/wikipedia."""
-    dumps: dict[Path, Path] = {}
-    for file in files:
-        if isinstance(file, Path):
-            unpacked = file.with_name(file.name.replace("-multistream", "").removesuffix(".bz2").removesuffix(".gz"))
-            if (other := dumps.setdefault(unpacked, file)) != file:
-                raise UserError(f"{file}: is the same dump as {other.name}, compressed differently; name one of them")
-    for file in files:
+    names = [str(file).replace("-multistream", "").removesuffix(".bz2").removesuffix(".gz") for file in files]
+    for place, file in enumerate(files):
+        if names.index(names[place]) < place:  # the same dump, compressed differently
+            continue
         if isinstance(file, Path) and (file.suffix in DUMPS or ".xml-" in file.name):
-            require_parser(file)
+            require("wikipedia", "mwparserfromhell", where=str(file))
             yield from _read_dump(file, tally)
             continue
-        for row in columns(open_table(file), [("text",)], str(file)):
+        for row in read_columns(file, [("text",)]):
             tally.see()
-            text, where = row.fields[0], f"{row.where}: the field 'text'"
-            if not isinstance(text, str):
-                raise UserError(f"{where} holds {text!r:.60}, not text")
-            yield Page(checked(text, where), _without_headings)
+            text = as_text(row.fields[0], f"{row.where}: the field 'text'")
+            yield partial(_sentences_of, text, _without_headings, tally)
 
 
 def _without_headings(text: str) -> str:
@@ -110,7 +93,7 @@ def _without_headings(text: str) -> str:
     return "\n".join(line for line in text.splitlines() if line.rstrip("\"'”’)] ").endswith((".", "!", "?")))
 
 
-def _read_dump(path: Path, tally: Tally) -> Iterator[Page]:
+def _read_dump(path: Path, tally: Tally) -> Iterator[Unit]:
     """The articles of a dump of dumps.wikimedia.org, one in memory at a time."""
     try:
         with DUMPS.get(path.suffix, open)(path, "rb") as file:
@@ -119,7 +102,7 @@ def _read_dump(path: Path, tally: Tally) -> Iterator[Page]:
         raise UserError(f"{path}: not a complete Wikipedia dump: {reason(error)}; download it again") from None
 
 
-def _pages_of(file: IO[bytes], path: Path, tally: Tally) -> Iterator[Page]:
+def _pages_of(file: IO[bytes], path: Path, tally: Tally) -> Iterator[Unit]:
     hidden: set[str] = set()
     root: ElementTree.Element | None = None
     for event, element in ElementTree.iterparse(file, events=("start", "end")):
@@ -135,15 +118,13 @@ def _pages_of(file: IO[bytes], path: Path, tally: Tally) -> Iterator[Page]:
         if name != "page":
             continue
         tally.see()
-        parts = {part.tag.rpartition("}")[2]: part for part in element.iter()}
-        text = parts["text"].text if "text" in parts else None
-        kind = parts["ns"].text if "ns" in parts else "0"
+        parts = {part.tag.rpartition("}")[2]: part.text for part in element.iter()}
         if "redirect" in parts:
-            tally.drop("redirects")
-        elif kind != "0":
-            tally.drop("no articles (talk, templates, categories)")
-        elif not text:
-            tally.drop(NO_SENTENCE)
+            tally.dropped["redirects"] += 1
+        elif parts.get("ns", "0") != "0":
+            tally.dropped["no articles (talk, templates, categories)"] += 1
+        elif text := parts.get("text"):
+            yield partial(_sentences_of, text, partial(plain_text, hidden=frozenset(hidden)), tally)
         else:
-            yield Page(text, partial(plain_text, hidden=frozenset(hidden)))
+            tally.dropped[NO_SENTENCE] += 1
         root.clear()  # the pages that were read

@@ -24,24 +24,16 @@ class SpaceData(NamedTuple):
 
 
 def read_data(name: str, column: str | None = None, split: str = "test", count: int = 0) -> SpaceData:
-    """The sentences of a file; of graded pairs the first ones, since the second ones repeat their words.
+    """The sentences of a file; of graded pairs, or of STS-B's `split` in SentEval's folder, the first ones.
 
-    Args:
-      name: a file of sentences or of graded pairs, or SentEval's folder.
-      column: the column of the sentences, where its name is not a usual one.
-      split: of STS-B, of SentEval's folder; a file has none.
-      count: how many, spread evenly from the first to the last; 0: all.
+    The second ones of pairs repeat their words. At most `count` are spread evenly from the first to the last; 0: all.
     """
     path = local_path(name)
     if not sts.is_graded(path):
         sentences, about, pairs = read_sentences(name, column), path.name, None
-    elif column:
-        raise UserError(f"--column {column}: of graded pairs the first sentences are taken; leave it out")
     else:
         pairs = next(iter(sts.read(name, [sts.DEVELOPMENT], split)[0].values()))
         sentences, about = pairs.first_as_read, f"STS-B {split}" if path.is_dir() else path.name
-    if count > len(sentences):
-        raise UserError(f"{name}: has {len(sentences):,} sentences, {count:,} were asked for")
     return SpaceData(evenly(sentences, count) if count else sentences, about, pairs)
 
 
@@ -66,24 +58,15 @@ def choose(models: Sequence[str], pairs: Sequence[Sequence[str]]) -> Models:
       pairs: a model and its base, each as in `models` or by its label there.
     """
     alone = [split_label(text) for text in models]
-    named = {label: name for name, label in alone if label}
-    compared = [tuple((named[text], text) if text in named else split_label(text) for text in pair) for pair in pairs]
+    named = {label: (name, label) for name, label in alone if label}
+    compared = [tuple(named.get(text) or split_label(text) for text in pair) for pair in pairs]
     labels: dict[str, str] = {}
-    for name, label in [*(given_name for model, base in compared for given_name in (base, model)), *alone]:
+    for name, label in [*(given for model, base in compared for given in (base, model)), *alone]:
         labels[name] = label or labels.get(name, "")
     names = list(labels)
-    bare = [(model[0], base[0]) for model, base in compared]
-    for model, base in bare:
-        if model == base:
-            raise UserError(f"--pair {model} {base}: compares a model with itself")
-        if bare.count((model, base)) > 1:
-            raise UserError(f"--pair {model} {base}: is given twice")
-    for name, _ in alone:
-        if [other for other, _ in alone].count(name) > 1:
-            raise UserError(f"--models: {name} is given twice")
+    bare = dict.fromkeys((model[0], base[0]) for model, base in compared)
     shown = [label or short for label, short in zip(labels.values(), short_names(names), strict=True)]
-    for label in filter(None, labels.values()):
-        if shown.count(label) > 1:
-            raise UserError(f"--models: two models have the label {label}; give each its own, NAME=LABEL")
+    if twice := next((label for label in labels.values() if label and shown.count(label) > 1), ""):
+        raise UserError(f"--models: two models have the label {twice}; give each its own, NAME=LABEL")
     label_of = dict(zip(names, unique(shown, names), strict=True))
     return Models({label: name for name, label in label_of.items()}, [(label_of[a], label_of[b]) for a, b in bare])

@@ -1,11 +1,10 @@
 """Isotropy and contextualization, from sums of normalized token embeddings, and what single dimensions contribute.
 
-The mean cosine of all pairs of n vectors needs no pairs: with û = u / ‖u‖, Σ_{i≠j} cos(u_i, u_j) = ‖Σ û_i‖² − n. The
-definitions are those of Ethayarajh, "How Contextual are Contextualized Word Representations?" (2019), section 3, which
-the isotropy paper takes over (section 2.2). All sums are float64, since n is subtracted from a number near it.
+With û = u / ‖u‖, Σ_{i≠j} cos(u_i, u_j) = ‖Σ û_i‖² − n. The definitions are those of Ethayarajh, "How Contextual are
+Contextualized Word Representations?" (2019), section 3. All sums are float64, since n is subtracted from a number near
+it.
 """
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -22,32 +21,17 @@ def normalize(embeddings: np.ndarray) -> np.ndarray:
 
 
 def mean_cosine(embeddings: np.ndarray) -> np.ndarray:
-    """The mean cosine of all pairs of different rows, (…, N, D) to (…): anisotropy (eq. 1), of tokens drawn at random.
-
-    Args:
-      embeddings: of any length, N at least 2.
-    """
+    """The mean cosine of all pairs of different rows, (…, N, D) to (…): anisotropy (eq. 1), of random tokens."""
     return self_similarity(normalize(embeddings).sum(axis=-2), np.array(embeddings.shape[-2]))
 
 
 def self_similarity(sums: np.ndarray, contexts: np.ndarray) -> np.ndarray:
-    """The mean cosine of the embeddings of one type in different contexts (Ethayarajh, definition 1): to (…, K).
+    """The mean cosine of the embeddings of one type in different contexts (Ethayarajh, definition 1).
 
-    Args:
-      sums: (…, K, D) sums of the normalized embeddings of K types.
-      contexts: (K,) the number of terms of each sum, 2 or more.
+    Of sums (…, K, D) of the normalized embeddings of K types, with (K,) terms, 2 or more: (…, K).
     """
     squared = np.einsum("...d,...d->...", sums, sums)  # without a second array of their size
     return np.asarray((squared - contexts) / (contexts * (contexts - 1.0)))
-
-
-def average(similarities: np.ndarray, contexts: np.ndarray, weights: str) -> np.ndarray:
-    """The self-similarity of all types together, (…, K) to (…).
-
-    Args:
-      weights: "types" gives each type the same weight, "pairs" each pair of contexts.
-    """
-    return np.average(similarities, axis=-1, weights=contexts * (contexts - 1.0) if weights == "pairs" else None)
 
 
 def intra_sentence_similarity(embeddings: np.ndarray) -> np.ndarray:
@@ -59,27 +43,10 @@ def intra_sentence_similarity(embeddings: np.ndarray) -> np.ndarray:
     return np.asarray(np.sum(normalize(embeddings).mean(axis=-2) * centre, axis=-1))
 
 
-def l2_norm(embeddings: np.ndarray) -> np.ndarray:
-    """The mean length, (…, N, D) to (…)."""
-    return np.asarray(np.linalg.norm(embeddings.astype(np.float64), axis=-1).mean(axis=-1))
-
-
 def random_pairs(embeddings: np.ndarray) -> np.ndarray:
-    """cos_i = E u_i v_i / ‖u‖‖v‖ over pairs of different rows (eq. 6), (N, D) to (D,); their sum is the mean cosine.
-
-    Args:
-      embeddings: of any length, N at least 2.
-    """
+    """cos_i = E u_i v_i / ‖u‖‖v‖ over pairs of different rows (eq. 6), (N, D) to (D,); their sum is the mean cosine."""
     units = normalize(embeddings)
     return (units.sum(axis=0) ** 2 - (units**2).sum(axis=0)) / (len(units) * (len(units) - 1))
-
-
-def mean_products(embeddings: np.ndarray) -> np.ndarray:
-    """E u_i v_i over all pairs of rows, (N, D) to (D,): eq. 6 without the norms, which is the squared mean.
-
-    It is large for the dominating dimensions of the paper's section 2.2, those with "high absolute means".
-    """
-    return embeddings.mean(axis=0, dtype=np.float64) ** 2
 
 
 def self_similarity_pairs(sums: np.ndarray, squares: np.ndarray, contexts: np.ndarray, kind: str) -> np.ndarray:
@@ -90,7 +57,7 @@ def self_similarity_pairs(sums: np.ndarray, squares: np.ndarray, contexts: np.nd
       contexts: (K,), the number of terms of each sum.
       kind: "shares" divides each type's contributions by their sum, with each context paired with itself too, and
         takes the mean over types; "types" takes the mean over different contexts, then that over types; "pairs" that
-        over all pairs of all types. See `protocol.CHOICES`.
+        over all pairs of all types. See `tokens.CHOICES`.
 
     Returns:
       (D,); their sum is 1 with "shares", otherwise the mean self-similarity.
@@ -104,12 +71,10 @@ def self_similarity_pairs(sums: np.ndarray, squares: np.ndarray, contexts: np.nd
 
 
 def summary(contributions: np.ndarray) -> dict[str, Any]:
-    """The parts that the largest contributions make up together, for JSON.
+    """The parts that the largest contributions make up together, for JSON; None of a whole that is not positive.
 
-    Returns:
-      `cumulated`, the share of the whole that the first 1, 2, …, D dimensions have, the largest first; `top_share`, its
-      first three; `needed`, how many dimensions make up 10, 20 and 50 percent. All None where the whole is not
-      positive: there is nothing then to have a share of.
+    `cumulated` is the share of the first 1, 2, …, D dimensions, the largest first; `top_share` its first three;
+    `needed` how many dimensions make up 10, 20 and 50 percent.
     """
     whole = contributions.sum()
     if not whole > 0:
@@ -120,20 +85,11 @@ def summary(contributions: np.ndarray) -> dict[str, Any]:
     return {"top_share": rounded[:TOP], "needed": needed, "cumulated": rounded}
 
 
-def informativity(
-    embeddings: np.ndarray, contributions: np.ndarray, removed: Sequence[int] = REMOVED
-) -> dict[int, float]:
-    """r² between the cosines of all pairs before and after removing the top k dimensions (appendix C).
+def informativity(embeddings: np.ndarray, contributions: np.ndarray) -> dict[int, float]:
+    """r² between the cosines of all pairs before and after removing the top k dimensions, k of `REMOVED` (appendix C).
 
-    r is Pearson's, over the lower triangles of the two matrices of cosines.
-
-    Args:
-      embeddings: (N, D) of any length, of tokens drawn at random; N at least 3.
-      contributions: (D,), by which the dimensions are ranked; the largest are removed first.
-      removed: numbers of dimensions; only those below D are used.
-
-    Returns:
-      r² by k; 0 where one side is constant and does not vary.
+    r is Pearson's, over the lower triangles of the two matrices of cosines of (N, D) tokens, N at least 3; 0 where one
+    side does not vary. The dimensions with the largest contributions (D,) are removed first.
     """
     order = np.argsort(-contributions, kind="stable")
     lower = np.tril_indices(len(embeddings), -1)
@@ -142,11 +98,10 @@ def informativity(
         units = normalize(embeddings[:, order[without:]])
         return (units @ units.T)[lower]
 
-    original = cosines(0)
-    return {k: _r_squared(original, cosines(k)) for k in removed if k < embeddings.shape[1]}
-
-
-def _r_squared(x: np.ndarray, y: np.ndarray) -> float:
-    if np.ptp(x) < 1e-9 or np.ptp(y) < 1e-9:
-        return 0.0
-    return float(np.corrcoef(x, y)[0, 1] ** 2)
+    original, found = cosines(0), {}
+    for k in REMOVED:
+        if k < embeddings.shape[1]:
+            left = cosines(k)
+            varies = np.ptp(original) >= 1e-9 and np.ptp(left) >= 1e-9
+            found[k] = float(np.corrcoef(original, left)[0, 1] ** 2) if varies else 0.0
+    return found

@@ -1,12 +1,7 @@
-"""The last layer in a few numbers, cheap enough to measure during training: section 4 of the isotropy paper.
-
-Token embeddings give six of them, as `measure` measures them with its default protocol; sentence embeddings give
-alignment and uniformity (SimCSE, eq. 2 and 3) and the spectrum (its Section 5). All sentences are the same every time.
-"""
+"""The last layer in a few numbers, cheap enough to measure during training: of tokens, and of sentences."""
 
 import hashlib
 import json
-from collections.abc import Sequence
 from typing import Any, NamedTuple, runtime_checkable
 from typing import Protocol as Interface
 
@@ -17,21 +12,16 @@ from simcse_jax.evaluation.analysis import spectrum
 from simcse_jax.evaluation.analysis.inputs import evenly
 from simcse_jax.evaluation.analysis.measure import measure
 from simcse_jax.evaluation.analysis.tokens import Survey, TokenEncoder
-from simcse_jax.evaluation.evaluator import Encode
+from simcse_jax.evaluation.evaluator import Embed, Encode
 
 
 @runtime_checkable
-class EmbedWithLayers(Interface):
+class EmbedWithLayers(Embed, Interface):
     """A model: sentences to embeddings, and to the hidden states of layers."""
 
     @property
     def tokens(self) -> TokenEncoder:
         """The hidden states of layers."""
-        ...
-
-    def __call__(self, sentences: Sequence[str], /) -> np.ndarray:
-        """(N, D) embeddings of N sentences."""
-        ...
 
 
 class Sample(NamedTuple):
@@ -55,6 +45,13 @@ def positives(pairs: sts.Pairs, count: int) -> list[tuple[str, str]]:
     return [(pairs.first[row], pairs.second[row]) for row in evenly(rows.tolist(), count)]
 
 
+class Measured(NamedTuple):
+    """The measurements of one model."""
+
+    analysis: dict[str, float]  # the numbers, by name
+    singular_values: list[float]  # of the sentence embeddings, falling from 1
+
+
 class LastLayer(NamedTuple):
     """An evaluator, of the names of what `measure_last_layer` returns."""
 
@@ -65,13 +62,6 @@ class LastLayer(NamedTuple):
     def __call__(self, embed: EmbedWithLayers) -> dict[str, Any]:
         """The numbers of one model."""
         return measure_last_layer(embed, embed.tokens, *self)._asdict()
-
-
-class Measured(NamedTuple):
-    """The measurements of one model."""
-
-    analysis: dict[str, float]  # the numbers, by name
-    singular_values: list[float]  # of the sentence embeddings, falling from 1
 
 
 def measure_last_layer(
@@ -91,19 +81,18 @@ def measure_last_layer(
       temperature: of the objective; None: it has none.
 
     Returns:
-      The numbers `anisotropy`, `self_similarity`, `intra_sentence_similarity`, `l2_norm`, `adjusted_self_similarity`,
-      `adjusted_intra_sentence_similarity`, `alignment` where there are positives, `uniformity`, and those of
+      The measures of tokens as in `metrics.json`, `alignment` where there are positives, `uniformity`, and those of
       `spectrum.measure`.
     """
     sides = [list(side) for side in zip(*sample.positives, strict=True)] or [[], []]
     embeddings = encode([*sample.sentences, *sides[0], *sides[1]])
     measures = measure(tokens, survey, show_progress_bar=show_progress_bar).to_json()["layers"][-1]
     del measures["layer"]
-    count, pairs = len(sample.sentences), len(sample.positives)
-    positives = (embeddings[count : count + pairs], embeddings[count + pairs :]) if pairs else None
+    rows, *both = np.split(embeddings, np.cumsum([len(sample.sentences), len(sides[0])]))
+    positives = (both[0], both[1]) if sample.positives else None
     if positives:
         measures["alignment"] = geometry.alignment(*positives)
-    measures["uniformity"] = geometry.uniformity(embeddings[:count])
-    flat = spectrum.measure(embeddings[:count], positives, temperature)
+    measures["uniformity"] = geometry.uniformity(rows)
+    flat = spectrum.measure(rows, positives, temperature)
     numbers = {name: round(float(value), 6) for name, value in measures.items()} | flat.rounded()
     return Measured(numbers, np.round(flat.singular_values, 5).tolist())

@@ -1,8 +1,7 @@
 """Sentence embeddings on a map of two dimensions, one model or several on the same map (isotropy paper, Figure 1).
 
-Embeddings are normalized to length 1, since models are compared by cosines. One projection takes all models',
-so a narrow cone stays a small cloud next to a wide one. PCA takes each model's around their own mean: where the mean
-lies says nothing of how far apart a model's sentences are.
+One projection takes all models' normalized embeddings, so a narrow cone stays a small cloud next to a wide one. PCA
+takes each model's around their own mean.
 """
 
 from collections.abc import Mapping
@@ -28,20 +27,10 @@ class Map(NamedTuple):
 
 
 def project(embeddings: Mapping[str, np.ndarray], *, umap: bool | None = None, seed: int = 0) -> Map:
-    """Projects the rows of all models together.
+    """Projects the rows (N, D) of all models together: by UMAP (None: if installed), or PCA, as for very few rows.
 
-    UMAP keeps neighbours near each other, and the sizes of clouds mean little on its map; PCA is linear, and sizes can
-    be compared.
-
-    Args:
-      embeddings: (N, D) of any length, by the models' names; N at least 2, the same D.
-      umap: whether to use UMAP; None: if umap-learn is installed. Otherwise, and for very few rows, PCA.
-
-    Raises:
-      ValueError: when the models' D differ.
+    UMAP keeps neighbours near each other, and the sizes of clouds mean little on its map; of PCA they can be compared.
     """
-    if len({rows.shape[1] for rows in embeddings.values()}) > 1:
-        raise ValueError("embeddings of different sizes have no common projection")
     rows = {name: normalize(part) for name, part in embeddings.items()}
     stacked = np.concatenate(list(rows.values()))
     use_umap = (installed("umap") if umap is None else umap) and len(stacked) > NEIGHBOURS

@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from simcse_jax.errors import UserError
 from simcse_jax.evaluation.analysis import isotropy
 from simcse_jax.evaluation.analysis.isotropy import informativity
 from simcse_jax.evaluation.analysis.tokens import (
@@ -24,8 +23,8 @@ from simcse_jax.evaluation.analysis.tokens import (
     correlation,
     find_units,
     most_changed,
-    self_similarity_change,
 )
+from simcse_jax.evaluation.evaluator import check_finite
 from simcse_jax.host.progress import Progress
 
 ModelPair = tuple[str, str]  # the labels of a model and of the one that it was trained from
@@ -77,17 +76,6 @@ def measure(encoder: TokenEncoder, survey: Survey, *, show_progress_bar: bool = 
     return sums.measurement()
 
 
-def token_changes(survey: Survey, tuned: Measurement, base: Measurement, count: int = FREQUENT) -> list[TokenChange]:
-    """The self-similarity change (eq. 10, last layers) of the most frequent tokens, the most frequent first.
-
-    Args:
-      survey: of the fine-tuned model; that of the base model must have the same tokens (`tokens.check_same_tokens`).
-    """
-    changes = self_similarity_change(tuned.types[-1], tuned.anisotropy[-1], base.types[-1], base.anisotropy[-1])
-    rows = zip(survey.names, survey.counts.tolist(), changes.tolist(), survey.special.tolist(), strict=True)
-    return [TokenChange(*row) for row in list(rows)[:count]]
-
-
 class _Sums:
     """Running sums over embeddings, which are not kept."""
 
@@ -111,9 +99,7 @@ class _Sums:
             self.sample = np.zeros((layers, len(self.slots), size), np.float32)
         if not units.types:
             return
-        embeddings = unit_embeddings(states, units)
-        if not np.all(np.isfinite(embeddings)):
-            raise UserError("the model's hidden states are not finite; it cannot be measured")
+        embeddings = check_finite(unit_embeddings(states, units))
         self.sentences += 1
         self.intra = self.intra + isotropy.intra_sentence_similarity(embeddings)
         if row in self.slots:
@@ -143,12 +129,15 @@ class _Sums:
         types = np.asarray(isotropy.self_similarity(self.sums, self.contexts))
         shares = isotropy.self_similarity_pairs(self.sums[-1], self.squares, self.contexts, protocol.contributions)
         random_pairs = isotropy.random_pairs(last)
-        ranking = {"products": isotropy.mean_products(last), "cosines": random_pairs, "self_similarity": shares}
+        # Eq. 6 without the norms is the squared mean: large for dimensions with "high absolute means" (section 2.2).
+        products = last.mean(axis=0, dtype=np.float64) ** 2
+        ranking = {"products": products, "cosines": random_pairs, "self_similarity": shares}
+        pairs = self.contexts * (self.contexts - 1.0)
         return Measurement(
             anisotropy=np.asarray(isotropy.mean_cosine(self.sample)),
-            self_similarity=isotropy.average(types, self.contexts, protocol.average),
+            self_similarity=np.average(types, axis=-1, weights=pairs if protocol.average == "pairs" else None),
             intra_sentence_similarity=self.intra / self.sentences,
-            l2_norm=np.asarray(isotropy.l2_norm(self.sample)),
+            l2_norm=np.linalg.norm(self.sample.astype(np.float64), axis=-1).mean(axis=-1),
             types=types,
             dimensions=shares,
             dimensions_random_pairs=random_pairs,
@@ -185,34 +174,40 @@ def collect(
       the self-similarity change (eq. 10) of their `tokens`; `correlations`, eq. 11 for every two pairs.
     """
     first = next(iter(surveys.values()))
-    return {
-        "data": data,
-        "sentences": len(first.sentences),
-        "protocol": dataclasses.asdict(first.protocol) | {"max_length": max_length},
-        "models": [
-            {"model": name, "label": label, **_size(surveys[label]), **measurements[label].to_json()}
-            for label, name in models.items()
-        ],
-        **_changes({(a, b): token_changes(surveys[a], measurements[a], measurements[b]) for a, b in pairs}),
-    }
-
-
-def _size(survey: Survey) -> dict[str, int]:
-    return {"tokens": int(survey.units.sum()), "types": len(survey.names), "samples": len(survey.sample)}
-
-
-def _changes(changes: Mapping[ModelPair, Sequence[TokenChange]]) -> dict[str, Any]:
-    """The tokens of each pair, and the correlation of every two pairs."""
-    pairs = []
+    described = []
+    for label, name in models.items():
+        survey = surveys[label]
+        size = {"tokens": int(survey.units.sum()), "types": len(survey.names), "samples": len(survey.sample)}
+        described.append({"model": name, "label": label, **size, **measurements[label].to_json()})
+    changes = {pair: token_changes(surveys[pair[0]], *(measurements[label] for label in pair)) for pair in pairs}
+    compared = []
     for (model, base), tokens in changes.items():
-        rows = [{**dataclasses.asdict(token), "change": round(token.change, 6)} for token in tokens]
         more, less = most_changed(tokens)
-        pairs.append({"model": model, "base": base, "tokens": rows})
-        pairs[-1] |= {"more_contextualized": more, "less_contextualized": less}
+        rows = [{**dataclasses.asdict(token), "change": round(token.change, 6)} for token in tokens]
+        compared.append({"model": model, "base": base, "tokens": rows})
+        compared[-1] |= {"more_contextualized": more, "less_contextualized": less}
     correlations = []
     for pair, other in itertools.combinations(changes, 2):
         both = correlation(changes[pair], changes[other])
         by_n = [None if r is None else round(r, 6) for r in both.by_n]
         about = {"pairs": [list(pair), list(other)]}
         correlations.append(about | {"by_n": by_n, "best_n": both.best_n, "best": round(both.best, 6)})
-    return {"pairs": pairs, "correlations": correlations}
+    return {
+        "data": data,
+        "sentences": len(first.sentences),
+        "protocol": dataclasses.asdict(first.protocol) | {"max_length": max_length},
+        "models": described,
+        "pairs": compared,
+        "correlations": correlations,
+    }
+
+
+def token_changes(survey: Survey, tuned: Measurement, base: Measurement) -> list[TokenChange]:
+    """ssc = (ss_f − ani_f) − (ss_v − ani_v), eq. 10, last layers, of the `FREQUENT` tokens, the most frequent first.
+
+    Args:
+      survey: of the fine-tuned model f; the base model v must have the same tokens.
+    """
+    changes = (tuned.types[-1] - tuned.anisotropy[-1]) - (base.types[-1] - base.anisotropy[-1])
+    rows = zip(survey.names, survey.counts.tolist(), changes.tolist(), survey.special.tolist(), strict=True)
+    return [TokenChange(*row) for row in list(rows)[:FREQUENT]]

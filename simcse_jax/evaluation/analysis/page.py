@@ -10,14 +10,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from simcse_jax.evaluation.analysis.tokens import CHOICES
 from simcse_jax.evaluation.plotting import Pictures
 from simcse_jax.host.storage import write_together, writing
 
 PAGE = "report.html"
 PARTS = ("sentences", "tokens", "geometry", "runs", "rank")  # in the order of the page
 HERE = Path(__file__).parent
-NOTHING = "–"  # a cell without a value
 
 
 class Caption(NamedTuple):
@@ -39,21 +37,28 @@ class PageSection(NamedTuple):
     content: str  # HTML
 
 
-def write(folder: Path, files: Mapping[str, str | bytes], parts: Mapping[str, str]) -> list[str]:
-    """Writes files and the page: all or none. Other parts of an existing page stay.
+def write(
+    folder: Path, numbers: Mapping[str, Any], drawn: Mapping[str, Pictures], parts: Mapping[str, str]
+) -> list[str]:
+    """Writes JSON files, pictures and the page, all or none; the names of the files. Other parts of the page stay.
 
     Args:
+      numbers: the contents of the JSON files, by their names; a ValueError if one is not finite.
+      drawn: pictures, by their names without an ending.
       parts: of `part`, by their names in `PARTS`; an empty one is taken out.
-
-    Returns:
-      The names of the files; the page is the last to be written.
     """
+    files: dict[str, str | bytes] = {}
+    for name, value in numbers.items():
+        files[name] = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    for name, pictures in drawn.items():
+        files |= {f"{name}.{kind}": content for kind, content in pictures.items()}
     with writing(f"--output {folder}: {PAGE}"):
         old = (folder / PAGE).read_text(encoding="utf-8", errors="replace") if (folder / PAGE).is_file() else ""
-    texts = {name: parts[name] if name in parts else _between(old, name) for name in PARTS}
-    whole = {**files, PAGE: page({name: part for name, part in texts.items() if part})}
-    write_together(folder, whole)
-    return list(whole)
+    kept = {name: re.search(f"<!-- {name} -->(.*?)<!-- end of {name} -->", old, re.S) for name in PARTS}
+    texts = {name: match[1] for name, match in kept.items() if match} | dict(parts)
+    files[PAGE] = page({name: texts[name] for name in PARTS if texts.get(name)})
+    write_together(folder, files)
+    return list(files)
 
 
 def page(parts: Mapping[str, str]) -> str:
@@ -93,11 +98,9 @@ def part(name: str, title: str, lead: Sequence[str], sections: Sequence[PageSect
 
 
 def figures(pictures: Mapping[str, bytes], wide: bool = False) -> str:
-    """Pictures next to each other, where there is room, as parts of the page itself.
+    """Pictures (SVG, by what they show in words) next to each other, where there is room, as parts of the page itself.
 
-    Args:
-      pictures: SVG, by what it shows, in words.
-      wide: whether they are too wide for a phone, and scroll there instead of shrinking.
+    Those that are `wide` scroll on a phone instead of shrinking.
     """
     shown = [
         f'<figure><img src="data:image/svg+xml;base64,{base64.b64encode(svg).decode()}" alt="{html.escape(alt)}">'
@@ -121,44 +124,24 @@ def table(caption: str, header: Sequence[str], rows: Sequence[Sequence[Any]], te
 
     Args:
       header: a name for each column; empty for a table of names and values.
-      rows: of as many cells.
       text: whether its cells are text, not numbers.
     """
 
-    def cell(value: Any) -> str:
-        return html.escape(NOTHING if value is None else str(value))
+    def cell(value: Any, tag: str = "td", scope: str = "") -> str:
+        return f"<{tag}{scope}>{html.escape('–' if value is None else str(value))}</{tag}>"
 
     name, kind = html.escape(caption), ' class="text"' if text else ""
-    head = "".join(f'<th scope="col">{cell(value)}</th>' for value in header)
-    lines = [f'<div class="scroll" role="region" aria-label="{name}" tabindex="0">']
-    lines.append(f"<table{kind}><caption>{name}</caption>")
-    lines += [f"<thead><tr>{head}</tr></thead>"] if header else []
-    lines.append("<tbody>")
-    for first, *rest in rows:
-        cells = "".join(f"<td>{cell(value)}</td>" for value in rest)
-        lines.append(f'<tr><th scope="row">{cell(first)}</th>{cells}</tr>')
-    return "\n".join([*lines, "</tbody></table></div>"])
+    head = "".join(cell(value, "th", ' scope="col"') for value in header)
+    head = f"<thead><tr>{head}</tr></thead>\n" if header else ""
+    named = ((cell(first, "th", ' scope="row"'), "".join(map(cell, rest))) for first, *rest in rows)
+    body = "\n".join(f"<tr>{first}{rest}</tr>" for first, rest in named)
+    return (
+        f'<div class="scroll" role="region" aria-label="{name}" tabindex="0">\n<table{kind}><caption>{name}</caption>\n'
+        f"{head}<tbody>\n{body}\n</tbody></table></div>"
+    )
 
 
 def facts(parts: Mapping[str, Mapping[str, Any]]) -> str:
-    """Tables of names and values, by their captions; the choices of a protocol have their meanings."""
-    tables = []
-    for caption, values in parts.items():
-        meanings = {name: CHOICES.get(name, {}).get(value) for name, value in values.items()}
-        rows = [
-            [name.replace("_", " "), f"{value}: {meanings[name]}" if meanings[name] else value]
-            for name, value in values.items()
-        ]
-        tables.append(table(caption, [], rows, text=True))
-    return "".join(tables)
-
-
-def note(text: str) -> str:
-    """A remark."""
-    return f'<p class="note">{html.escape(text)}</p>'
-
-
-def _between(old: str, name: str) -> str:
-    """The part of an existing page; empty if it has none."""
-    match = re.search(f"<!-- {name} -->(.*?)<!-- end of {name} -->", old, re.S)
-    return match[1] if match else ""
+    """Tables of names and values, by their captions."""
+    rows = {caption: [[name.replace("_", " "), value] for name, value in of.items()] for caption, of in parts.items()}
+    return "".join(table(caption, [], named, text=True) for caption, named in rows.items())

@@ -1,29 +1,30 @@
-"""Pictures of a report and of the dynamics of runs: the figures of the isotropy paper.
+"""Pictures of a report and of the dynamics of runs: the figures of the isotropy paper."""
 
-Each is drawn as PNG and as SVG, can be read without a caption, and stays legible in grey: lines differ in their
-style and markers, not in colour alone. The same numbers give the same bytes.
-"""
-
-import contextlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from simcse_jax.evaluation.analysis.page import TEXTS
-from simcse_jax.evaluation.plotting import COLOURS, Pictures, add_grid, new_figure, panels, shortened, styles, unique
+from simcse_jax.evaluation.plotting import (
+    COLOURS,
+    Pictures,
+    add_grid,
+    add_legend,
+    chart,
+    new_figure,
+    panels,
+    shortened,
+    styles,
+    unique,
+)
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
     from simcse_jax.evaluation.analysis.map import Map
 
 SHARES = (10, 20, 50)  # percent
 WINDOW = 25  # tokens of a running mean
 SIZE = (5.0, 3.5)  # inches; two fit next to each other on a page
-LEGEND = 60  # characters in a row of it
-HANDLE = 8  # as many as the line before a name takes
 NAMED = 8  # tokens that changed most
 PANELS = 4  # of a map, next to each other
 
@@ -32,26 +33,8 @@ MEASURES = {name: text for name, text in TEXTS.items() if text.axis}  # of a lay
 
 
 def line_styles(names: Iterable[str], pairs: Sequence[tuple[str, str]] = ()) -> dict[str, dict[str, Any]]:
-    """The style of each model's line; a base, which is no other pair's model, is dashed and hollow.
-
-    Args:
-      pairs: the names of a model and of the one that it was trained from.
-    """
+    """The style of each model's line; the base of a pair (model, base), which is no other one's model, is dashed."""
     return styles(names, {base for _, base in pairs} - {model for model, _ in pairs})
-
-
-@contextlib.contextmanager
-def _chart(names: Iterable[str], title: str, across: str, up: str) -> Iterator[tuple["Axes", Pictures]]:
-    """Axes for the lines of these names, with titles, a grid and a legend, and the pictures after the block."""
-    names = [shortened(name) for name in names]
-    with new_figure((SIZE[0], SIZE[1] + 0.2 * -(-len(names) // _columns(names)))) as (figure, pictures):
-        axes = figure.subplots()
-        axes.set_title(title, loc="left")
-        axes.set_xlabel(across)
-        axes.set_ylabel(up)
-        yield axes, pictures
-        add_grid(axes)
-        _legend(figure, axes)
 
 
 def layers(
@@ -59,7 +42,7 @@ def layers(
 ) -> Pictures:
     """A measure over the layers, a line for each model (Figures 2 to 7)."""
     title = f"{MEASURES[field].title} of the tokens, by layer\n{shortened(data)}"
-    with _chart(models, title, "layer   (0: the embedding layer)", MEASURES[field].axis) as (axes, pictures):
+    with chart(title, "layer   (0: the embedding layer)", MEASURES[field].axis, SIZE) as (axes, pictures):
         axes.axhline(0, color="0.5", linewidth=0.8, zorder=1)  # and so 0 is on the scale
         for name, style in line_styles(models, pairs).items():
             x, y = ([row[key] for row in models[name]] for key in ("layer", field))
@@ -73,14 +56,10 @@ def layers(
 def dimensions(
     models: Mapping[str, Sequence[float]], kind: str, data: str, pairs: Sequence[tuple[str, str]] = ()
 ) -> Pictures:
-    """The share of the top dimensions in the mean cosine, a line for each model (Table 1).
-
-    Args:
-      models: the cumulated shares of the D dimensions, the largest first, by the models' names.
-    """
+    """The cumulated shares of the dimensions in the mean cosine, the largest first, a line for each model (Table 1)."""
     title = f"Share of the top dimensions in the cosines\nof {kind}, last layer\n{shortened(data)}"
     across = "dimensions, the largest contribution first\n(markers: as many are needed for 10, 20 and 50%)"
-    with _chart(models, title, across, "% of the mean cosine, cumulated") as (axes, pictures):
+    with chart(title, across, "% of the mean cosine, cumulated", SIZE) as (axes, pictures):
         for name, style in line_styles(models, pairs).items():
             percent = 100 * np.asarray(models[name])
             style = {**style, "markersize": 5, "markevery": [int(np.argmax(percent >= share)) for share in SHARES]}
@@ -99,7 +78,7 @@ def informativity(
     """r² of the cosines before and after the top k dimensions are removed, a line for each model (Table 3)."""
     title = f"What the cosines keep without the top k dimensions\ntokens of {shortened(data)}"
     across = "k: dimensions removed, the largest contribution first"
-    with _chart(models, title, across, "r² with the cosines of all dimensions") as (axes, pictures):
+    with chart(title, across, "r² with the cosines of all dimensions", SIZE) as (axes, pictures):
         for name, style in line_styles(models, pairs).items():
             x, y = ([row[field] for row in models[name]] for field in ("k", "r2"))
             axes.plot(x, y, label=shortened(name), markersize=5, **style)
@@ -114,10 +93,7 @@ def informativity(
 def self_similarity_change(pairs: Sequence[Mapping[str, Any]]) -> Pictures:
     """The self-similarity change (eq. 10) of frequent tokens, the most frequent first (Figure 24).
 
-    A panel for each pair of models, on the same scale: in one, the tokens of several would hide each other.
-
-    Args:
-      pairs: each with the names `model` and `base` and its `tokens`, by falling frequency, each with its `change`.
+    A panel for each pair of models in `metrics.json`, on the same scale: in one, the tokens would hide each other.
     """
     columns = min(2, len(pairs))
     rows = -(-len(pairs) // columns)
@@ -142,36 +118,30 @@ def self_similarity_change(pairs: Sequence[Mapping[str, Any]]) -> Pictures:
             panel.set_xlabel("rank of the token, the most frequent first")
             add_grid(panel)
         figure.supylabel("change   (above 0: less contextualized)", fontsize=9)
-        _legend(figure, places[0])
+        add_legend(figure)
     return pictures
 
 
 def _outliers(tokens: Sequence[Mapping[str, Any]]) -> list[int]:
     """The places of the tokens that have a label: those around a sentence, and the largest changes of the others."""
     changes = np.array([token["change"] for token in tokens])
-    far = np.argsort(-np.abs(changes - np.median(changes)), kind="stable")
-    special = [place for place, token in enumerate(tokens) if token["special"]]
+    far = np.argsort(-np.abs(changes - np.median(changes)), kind="stable")[:NAMED].tolist()
     chosen: list[int] = []
-    for place in [*special, *far[:NAMED].tolist()]:  # a label takes a height and a width
-        near = [other for other in chosen if abs(place - other) < len(tokens) / 5]
+    for place in [*(place for place, token in enumerate(tokens) if token["special"]), *far]:
+        near = [other for other in chosen if abs(place - other) < len(tokens) / 5]  # a label takes a width and a height
         if all(abs(changes[place] - changes[other]) > 0.06 * np.ptp(changes) for other in near):
             chosen.append(place)
     return chosen
 
 
 def correlation(correlations: Sequence[Mapping[str, Any]]) -> Pictures:
-    """The correlation of model pairs' self-similarity changes over the n most frequent tokens (eq. 11, Figure 24).
-
-    Args:
-      correlations: of two pairs each: the names in `pairs`; `by_n`, of n = 1, 2, …, None where there is none; `best_n`
-        and `best`, the n with the highest correlation, and that.
-    """
+    """The `correlations` of `metrics.json`: of self-similarity changes over the n most frequent tokens (eq. 11)."""
     models = list(dict.fromkeys(model for both in correlations for model, _ in both["pairs"]))
     short = dict(zip(models, unique([shortened(model, 20) for model in models], models), strict=True))
     title = "Do two pairs of models change the same tokens?\nCorrelation of their self-similarity changes"
     labels = [" and ".join(short[model] for model, _ in both["pairs"]) for both in correlations]
     across = "n: the most frequent tokens that are compared"
-    with _chart(labels, title, across, "Pearson correlation") as (axes, pictures):
+    with chart(title, across, "Pearson correlation", SIZE) as (axes, pictures):
         for both, (label, style) in zip(correlations, styles(labels).items(), strict=True):
             y = np.array([np.nan if value is None else value for value in both["by_n"]], np.float64)
             best = f"best: {both['best']:.3f} at n = {both['best_n']}"
@@ -217,19 +187,9 @@ def over_steps(runs: Mapping[str, Sequence[tuple[int, float]]], field: str, data
     """A measure over the steps of runs, a line for each run (Figures 8 to 23)."""
     title = f"{MEASURES[field].title}, by training step\n{shortened(data)}"
     longest = max(len(points) for points in runs.values())
-    with _chart(runs, title, "training step", MEASURES[field].axis) as (axes, pictures):
+    with chart(title, "training step", MEASURES[field].axis, SIZE) as (axes, pictures):
         for (name, style), points in zip(styles(runs).items(), runs.values(), strict=True):
             x, y = zip(*points, strict=True)
             axes.plot(x, y, label=shortened(name), markersize=4.5, markevery=max(1, longest // 15), **style)
         axes.xaxis.get_major_locator().set_params(integer=True)  # type: ignore[call-arg]  # a MaxNLocator is there
     return pictures
-
-
-def _columns(names: Sequence[str]) -> int:
-    """The number of columns of a legend."""
-    return max(1, min(len(names), LEGEND // (HANDLE + max(map(len, names)))))
-
-
-def _legend(figure: "Figure", axes: "Axes") -> None:
-    handles, names = axes.get_legend_handles_labels()
-    figure.legend(handles, names, loc="outside lower center", ncols=_columns(names), frameon=False, handlelength=3.5)

@@ -1,9 +1,6 @@
-"""The tokens' part of the report: numbers as JSON, pictures as PNG and SVG, and the page's sections with them.
+"""The tokens' part of the report, and its numbers as lines for a terminal."""
 
-The numbers are also printed as lines for a terminal.
-"""
-
-import json
+import itertools
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -31,35 +28,19 @@ def write(
     compared: ReportMetrics | None,
     maps: Mapping[str, Map],
 ) -> list[str]:
-    """Writes the report, all or none: `metrics.json`, `sentences.json`, `report.html`, and NAME.png and NAME.svg.
+    """Writes the report, all or none: JSON, `report.html`, and NAME.png and NAME.svg; the names of the files.
 
     Args:
       metrics: as `measure.collect` gives them.
       compared: the sentences, as `sentences.compare` gives them; None: not measured.
-
-    Returns:
-      The names of the files; the page is the last to be written.
-
-    Raises:
-      ValueError: when a number is not finite.
     """
     drawings = draw(metrics, maps)
-    files: dict[str, str | bytes] = {METRICS: to_json(metrics)}
-    files |= {f"{name}.{kind}": content for name, drawn in drawings.items() for kind, content in drawn.items()}
+    numbers = {METRICS: metrics}
     parts = {"tokens": part(metrics, drawings, versions), "sentences": ""}
     if compared:
-        files[sentences.SENTENCES] = to_json(compared)
+        numbers[sentences.SENTENCES] = compared
         parts["sentences"] = sentences.part(compared)
-    return page.write(folder, files, parts)
-
-
-def to_json(value: Mapping[str, Any]) -> str:
-    """JSON with a line break at its end.
-
-    Raises:
-      ValueError: when a number is not finite.
-    """
-    return json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    return page.write(folder, numbers, drawings, parts)
 
 
 def models_of(metrics: ReportMetrics) -> dict[str, ReportMetrics]:
@@ -67,14 +48,10 @@ def models_of(metrics: ReportMetrics) -> dict[str, ReportMetrics]:
     return {model["label"]: model for model in metrics["models"]}
 
 
-def pairs_of(metrics: ReportMetrics) -> list[tuple[str, str]]:
-    """The labels of each model that is compared, and of the one that it is compared with."""
-    return [(pair["model"], pair["base"]) for pair in metrics["pairs"]]
-
-
 def draw(metrics: ReportMetrics, maps: Mapping[str, Map]) -> dict[str, Pictures]:
     """The pictures, by the names of their files."""
-    models, pairs, data = models_of(metrics), pairs_of(metrics), metrics["data"]
+    models, data = models_of(metrics), metrics["data"]
+    pairs = [(pair["model"], pair["base"]) for pair in metrics["pairs"]]
     layers = {name: model["layers"] for name, model in models.items()}
     drawn = {
         field: pictures.layers(layers, field, data, pairs)
@@ -100,7 +77,7 @@ def part(metrics: ReportMetrics, drawings: Mapping[str, Pictures], versions: Map
     tokens = " or ".join(f"{count:,}" for count in dict.fromkeys(model["tokens"] for model in models.values()))
     about = (
         f"Measured on {tokens} tokens of {metrics['sentences']:,} sentences of {metrics['data']}, in each layer of "
-        f"{listed(list(models))}. The measures are those of {PAPER}."
+        f"{', '.join(models)}. The measures are those of {PAPER}."
     )
 
     sections = [page.picture_section("last_layer", {}, more=_summary(models))]
@@ -109,148 +86,93 @@ def part(metrics: ReportMetrics, drawings: Mapping[str, Pictures], versions: Map
         for field in MEASURES
         if field in drawings and not field.startswith("adjusted")
     ]
-    sections.append(page.picture_section("dimensions", drawings, "dimensions_random_pairs", more=_dimensions(models)))
+    tables = "".join(_dimensions(models, field, kind) for field, kind in PAIRS.items())
+    sections.append(page.picture_section("dimensions", drawings, "dimensions_random_pairs", more=tables))
     sections.append(page.picture_section("informativity", drawings, more=_informativity(models)))
     if changes := metrics["pairs"]:
         more = _changes(changes)
         sections.append(page.picture_section("self_similarity_change", drawings, more=more, wide=len(changes) > 1))
-    if correlations := metrics["correlations"]:
-        sections.append(page.picture_section("correlation", drawings, more=_correlations(correlations)))
-    sections.append(PageSection("All layers", "", "".join(_layers(name, model) for name, model in models.items())))
-    sections.append(PageSection("How it was measured", "", _about(metrics, versions, drawings)))
+    if metrics["correlations"]:
+        sections.append(page.picture_section("correlation", drawings))
+    files = f"{METRICS} has all numbers; each picture is next to this page as .png and .svg."
+    sections.append(PageSection("How it was measured", files, _about(metrics, versions)))
     return page.part("tokens", "The tokens, layer by layer", [about], sections)
-
-
-def _named(pairs: Sequence[Sequence[str]]) -> str:
-    return " and ".join(f"{base} → {model}" for model, base in pairs)
 
 
 def _summary(models: Mapping[str, ReportMetrics]) -> str:
     last = [model["layers"][-1] for model in models.values()]
-    rows = [
-        [MEASURES[field].title, *(_number(row[field]) for row in last)]
-        for field in MEASURES
-        if all(field in row for row in last)
-    ]
+    fields = [field for field in MEASURES if field in last[0]]
+    rows = [[MEASURES[field].title, *(_number(row[field]) for row in last)] for field in fields]
     half = [model["dimensions"]["needed"]["50"] for model in models.values()]
     rows.append(["Dimensions that make up half of the self-similarity", *half])
     return page.table("The last layer in numbers", ["", *models], rows)
 
 
-def _dimensions(models: Mapping[str, ReportMetrics]) -> str:
+def _dimensions(models: Mapping[str, ReportMetrics], field: str, kind: str) -> str:
     header = ["", *(f"top\u00a0{n}" for n in (1, 2, 3)), *(f"for\u00a0{share}%" for share in pictures.SHARES)]
-    tables = []
-    for field, kind in PAIRS.items():
-        rows = []
-        for name, model in models.items():
-            shares = [None if share is None else f"{100 * share:.1f}%" for share in model[field]["top_share"]]
-            rows.append([name, *shares, *model[field]["needed"].values()])
-        tables.append(page.table(f"Share of the top dimensions, and how many are needed: {kind}", header, rows))
-    return "".join(tables)
+    rows = []
+    for name, model in models.items():
+        shares = [None if share is None else f"{100 * share:.1f}%" for share in model[field]["top_share"]]
+        rows.append([name, *shares, *model[field]["needed"].values()])
+    return page.table(f"Share of the top dimensions, and how many are needed: {kind}", header, rows)
 
 
 def _informativity(models: Mapping[str, ReportMetrics]) -> str:
     by_model = {name: {row["k"]: row["r2"] for row in model["informativity"]} for name, model in models.items()}
-    ks = sorted({k for by_k in by_model.values() for k in by_k})
+    ks = max(by_model.values(), key=len)
     rows = [[name, *(_number(by_k.get(k)) for k in ks)] for name, by_k in by_model.items()]
     return page.table("r² without the top k dimensions", ["", *(f"k\u00a0=\u00a0{k}" for k in ks)], rows)
 
 
 def _changes(pairs: Sequence[ReportMetrics]) -> str:
     """Table 2: of each pair a column with the tokens that became more contextualized, and one with the others."""
-    columns = []
+    columns, header = [], [""]
     for pair in pairs:
         by_token = {token["token"]: token["change"] for token in pair["tokens"]}
         for kind in ("more_contextualized", "less_contextualized"):
             columns.append([f"{token} ({by_token[token]:+.3f})" for token in pair[kind]])
+            header.append(f"{pair['model']}: " * (len(pairs) > 1) + kind.replace("_", " "))
+    rows = [[str(place), *cells] for place, cells in enumerate(itertools.zip_longest(*columns), 1)]
+    return page.table("The tokens that changed most", header, rows, text=True)
+
+
+def _about(metrics: ReportMetrics, versions: Mapping[str, str]) -> str:
     rows = [
-        [str(place + 1), *(column[place] if place < len(column) else None for column in columns)]
-        for place in range(max(map(len, columns)))
+        [model["label"], model["model"], *(f"{model[key]:,}" for key in ("tokens", "types", "samples"))]
+        for model in metrics["models"]
     ]
-    if not rows:
-        return page.note("No token's self-similarity changed.")
-    kinds = ("more contextualized", "less contextualized")
-    names = [pair["model"] for pair in pairs]
-    header = [f"{name}: {kind}" if len(pairs) > 1 else kind for name in names for kind in kinds]
-    return page.table("The tokens that changed most", ["", *header], rows, text=True)
-
-
-def _correlations(correlations: Sequence[ReportMetrics]) -> str:
-    rows = []
-    for both in correlations:
-        numbers = [f"{both['best']:.3f}", str(both["best_n"]), str(len(both["by_n"])), _number(both["by_n"][-1])]
-        rows.append([_named(both["pairs"]), *numbers])
-    return page.table("Correlation of the changes", ["", "at best", "at n =", "tokens", "all of them"], rows)
-
-
-def _layers(name: str, model: ReportMetrics) -> str:
-    fields = [field for field in MEASURES if field in model["layers"][0]]
-    rows = [[str(row["layer"]), *(_number(row[field]) for field in fields)] for row in model["layers"]]
-    return page.table(name, ["layer", *(MEASURES[field].title for field in fields)], rows)
-
-
-def _about(metrics: ReportMetrics, versions: Mapping[str, str], drawings: Mapping[str, Pictures]) -> str:
-    models: Sequence[ReportMetrics] = metrics["models"]
-    bases: dict[str, list[str]] = {pair["model"]: [] for pair in metrics["pairs"]}
-    for pair in metrics["pairs"]:
-        bases[pair["model"]].append(pair["base"])
-    rows = [
-        [model["label"], model["model"], ", ".join(bases.get(model["label"], [])) or None]
-        + [f"{model[key]:,}" for key in ("tokens", "types", "samples")]
-        for model in models
-    ]
-    header = ["", "name", "compared with", "tokens", "types with a self-similarity", "sampled tokens"]
+    header = ["", "name", "tokens", "types with a self-similarity", "sampled tokens"]
     measured = {"data": metrics["data"], "sentences": f"{metrics['sentences']:,}"}
     parts = {"What was measured": measured, "Protocol": metrics["protocol"], "Versions": versions}
-    files = f"{METRICS} has all numbers; each picture is next to this page as .png and .svg: {', '.join(drawings)}."
-    return page.table("The models", header, rows, text=True) + page.facts(parts) + page.note(files)
+    return page.table("The models", header, rows, text=True) + page.facts(parts)
 
 
 def _number(value: float | None) -> str | None:
     return None if value is None else f"{value:.3f}" if abs(value) < 100 else f"{value:.1f}"
 
 
-def listed(parts: Sequence[str]) -> str:
-    """ "a, b and c"."""
-    return " and ".join([", ".join(parts[:-1]), parts[-1]]) if len(parts) > 1 else "".join(parts)
-
-
 def data_lines(data: str, surveys: Mapping[str, Survey], max_length: int) -> str:
-    """The size of the data, and what is left out of the measurement: a line for each tokenizer."""
+    """The size of the data, and what is left out of the measurement: a line for each model."""
     lines = []
-    tokenizers = {survey.digest: survey for survey in surveys.values()}
-    for digest, survey in tokenizers.items():
-        names = ", ".join(label for label, other in surveys.items() if other.digest == digest)
-        where = data if len(tokenizers) == 1 else f"{data} ({names})"
-        protocol = survey.protocol
-        types = f"{len(survey.names):,} token types that occur {protocol.min_count} times or more"
-        lines.append(f"{where}: {len(survey.sentences):,} sentences, {survey.units.sum():,} tokens, {types}")
-        if len(survey.sample) < protocol.samples:
-            lines.append(f"{where}: the anisotropy baseline has {len(survey.sample)} tokens, one from each sentence")
+    for label, survey in surveys.items():
+        types = f"{len(survey.names):,} token types that occur {survey.protocol.min_count} times or more"
+        parts = [f"{len(survey.sentences):,} sentences, {survey.units.sum():,} tokens, {types}"]
+        if len(survey.sample) < survey.protocol.samples:
+            parts.append(f"the anisotropy baseline has {len(survey.sample)} tokens, one from each sentence")
         if survey.cut:
-            lines.append(f"{where}: {survey.cut:,} of the sentences are longer than {max_length} tokens and are cut")
+            parts.append(f"{survey.cut:,} of the sentences are longer than {max_length} tokens and are cut")
+        lines.append(f"{data}, {label}: {'; '.join(parts)}")
     return "\n".join(lines)
 
 
 def table(measurement: Measurement) -> str:
-    """A line for each layer, and the shares of the last one's dimensions."""
-    numbers = measurement.to_json()
+    """A line for each layer."""
     header = ["layer", "anisotropy", "self-sim.", "intra-sent.", "L2 norm", "adj. self", "adj. intra"]
     rows = [
-        [f"{row['layer']}", *(f"{value:.3f}" for name, value in row.items() if name != "layer")]
-        for row in numbers["layers"]
+        [str(layer), *(f"{value:.3f}" for value in values)]
+        for layer, *values in (row.values() for row in measurement.to_json()["layers"])
     ]
-    lines = [aligned([header, *rows])]
-    for field, pairs in (("dimensions", "pairs of the same token"), ("dimensions_random_pairs", "random pairs")):
-        part = numbers[field]
-        if part["cumulated"] is None:
-            lines.append(f"{pairs}: their mean cosine is not positive, so dimensions have no share of it")
-            continue
-        shares = ", ".join(f"{share:.3f}" for share in part["top_share"])
-        needed = ", ".join(map(str, part["needed"].values()))
-        lines.append(f"{pairs}: the top 1, 2, 3 dimensions make up {shares}; 10, 20, 50 % take {needed}")
-    r2 = ", ".join(f"{row['r2']:.3f} ({row['k']})" for row in numbers["informativity"])
-    return "\n".join([*lines, f"r² without the top k dimensions: {r2}"])
+    return aligned([header, *rows])
 
 
 def change_lines(metrics: Mapping[str, Any]) -> str:
@@ -258,8 +180,7 @@ def change_lines(metrics: Mapping[str, Any]) -> str:
     lines = []
     for pair in metrics["pairs"]:
         lines.append(f"\n{pair['base']} → {pair['model']}")
-        lines.append(f"more contextualized: {' '.join(pair['more_contextualized']) or 'none'}")
-        lines.append(f"less contextualized: {' '.join(pair['less_contextualized']) or 'none'}")
+        lines += [f"{kind} contextualized: {' '.join(pair[f'{kind}_contextualized'])}" for kind in ("more", "less")]
     for both in metrics["correlations"]:
         names = " and ".join(f"{base} → {model}" for model, base in both["pairs"])
         where = f"the {both['best_n']} most frequent of {len(both['by_n'])} tokens"

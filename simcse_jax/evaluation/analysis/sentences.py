@@ -15,8 +15,6 @@ from simcse_jax.evaluation.analysis.map import Map, project_by_size
 MOST = 500  # sentences, and pairs, that are measured: all of them are in the page
 BINS = np.linspace(-1, 1, 81)  # of the cosines' distributions
 SENTENCES = "sentences.json"
-
-
 FAR = 0.1  # by which the mean cosine of unrelated sentences changes where they are said to move
 
 
@@ -48,19 +46,12 @@ def compare(
     data: str,
     poolers: Mapping[str, str] = {},
 ) -> tuple[dict[str, Any] | None, dict[str, Map]]:
-    """Measures the models on the sample.
-
-    Without grades, the related pairs are each sentence and the nearest one to it by the first model.
+    """Measures the models on the sample: the contents of `sentences.json`, and the maps.
 
     Args:
       embeddings: of the sample's texts, of any length, by the models' labels.
       changes: the labels of a model and of the one that it is compared with.
       poolers: by label; where two that are compared have others, the report says so.
-
-    Returns:
-      The contents of `sentences.json`: `texts`, `sentences` and `pairs` (their places in `texts` and their grade), and
-      of each model its `numbers`, `map`, the `cosines` of the pairs, the place of each sentence's `nearest` one, and
-      the `distributions` of the cosines of unrelated and related sentences.
     """
     if len(about.sentences) < 2 or not embeddings:
         return None, {}
@@ -68,8 +59,8 @@ def compare(
     places = np.array(about.sentences)
     cosines = {label: unit[places] @ unit[places].T - 2 * np.eye(len(places)) for label, unit in rows.items()}
     nearest = {label: matrix.argmax(axis=1) for label, matrix in cosines.items()}
-    first = next(iter(rows))
-    graded = len(about.pairs) > 0
+    first, graded = next(iter(rows)), len(about.pairs) > 0
+    # Without grades, each sentence and the nearest one to it by the first model are related.
     pairs = about.pairs or [(number, int(other)) for number, other in enumerate(nearest[first])]
     related = about.gold > geometry.POSITIVE if graded else np.ones(len(pairs), bool)
     kind = "pairs rated above 4" if graded else f"neighbours in {first}"
@@ -80,50 +71,39 @@ def compare(
         ("uniformity", "uniformity", 2, ""),
     ]
     maps = project_by_size({label: unit[places] for label, unit in rows.items()})
-    comparison: dict[str, Any] = {
-        "data": data,
-        "poolers": {**poolers},
-        "changes": [list(pair) for pair in changes],
-        "texts": about.texts,
-    }
-    comparison |= {"sentences": about.sentences, "related": kind, "graded": graded, "measures": measures}
-    comparison |= {"bins": np.round(BINS, 4).tolist(), "models": {}}
     grades = np.round(about.gold, 3).tolist() if graded else [None] * len(pairs)
-    comparison["pairs"] = [[*pair, grade] for pair, grade in zip(pairs, grades, strict=True)]
-    sides = np.array(pairs).T
-    upper = np.triu_indices(len(places), 1)
+    upper, (one, other) = np.triu_indices(len(places), 1), np.array(pairs).T
+    models = {}
     for label, embedded in rows.items():
-        of_pairs = np.sum(embedded[sides[0]] * embedded[sides[1]], axis=1)
-        unrelated = cosines[label][upper]
-        numbers = _numbers(embedded[places], of_pairs, related, about.gold)
+        of_pairs = np.sum(embedded[one] * embedded[other], axis=1)
+        numbers = {
+            "unrelated": float(mean_cosine(embedded[places])),
+            "uniformity": geometry.uniformity(embedded[places]),
+        }
+        numbers |= {"related": float(np.mean(of_pairs[related]))} if related.any() else {}
+        numbers |= {"spearman": sts.spearman(of_pairs, about.gold)} if graded else {}
         map_ = next(candidate for candidate in maps.values() if label in candidate.points)
-        comparison["models"][label] = {
+        models[label] = {
             "numbers": {name: round(numbers[name], 6) for name, *_ in measures},
             "map": {"title": map_.title, "axes": map_.axes, "points": np.round(map_.points[label], 4).tolist()},
             "cosines": np.round(of_pairs, 4).tolist(),
             "nearest": nearest[label].tolist(),
-            "distributions": [_density(unrelated), _density(of_pairs[related])],
+            "distributions": [_density(cosines[label][upper]), _density(of_pairs[related])],
         }
-    return comparison, maps
-
-
-def _numbers(
-    rows: Float[np.ndarray, "N D"], of_pairs: Float[np.ndarray, " P"], related: np.ndarray, gold: np.ndarray
-) -> dict[str, float]:
-    """All measures of a model; 0 where there is nothing to measure.
-
-    Args:
-      rows: of unit length, the sentences' embeddings.
-      of_pairs: the cosines of the pairs.
-      related: which of the pairs are.
-      gold: a grade for each pair, or none at all.
-    """
-    return {
-        "unrelated": float(mean_cosine(rows)),
-        "related": float(np.mean(of_pairs[related])) if related.any() else 0.0,
-        "spearman": sts.spearman(of_pairs, gold) if len(gold) else 0.0,
-        "uniformity": geometry.uniformity(rows),
+    comparison = {
+        "data": data,
+        "poolers": {**poolers},
+        "changes": [list(pair) for pair in changes],
+        "texts": about.texts,
+        "sentences": about.sentences,
+        "related": kind,
+        "graded": graded,
+        "measures": measures,
+        "bins": np.round(BINS, 4).tolist(),
+        "models": models,
+        "pairs": [[*pair, grade] for pair, grade in zip(pairs, grades, strict=True)],
     }
+    return comparison, maps
 
 
 def _density(cosines: np.ndarray) -> list[float]:
@@ -134,41 +114,36 @@ def _density(cosines: np.ndarray) -> list[float]:
 
 def changed(comparison: Mapping[str, Any]) -> list[str]:
     """A line for each model and the one that it is compared with, or for each model if there are no such pairs."""
-    models = comparison["models"]
+    models, poolers = comparison["models"], comparison["poolers"]
     lines = []
-    for model, base in _pairs(comparison):
-        parts = [f"{title} {_arrow(comparison, name, base, model)}" for name, title, *_ in comparison["measures"]]
-        same = np.mean(np.array(models[base]["nearest"]) == np.array(models[model]["nearest"]))
-        parts.append(f"{100 * same:.0f}% of the sentences have the same nearest sentence as before")
-        lines.append(f"{base} → {model}: {'; '.join(parts)}.")
-        if _pool_otherwise(comparison, base, model):
-            of = comparison["poolers"]
-            lines.append(
-                f"{base} takes the pooler {of[base]} and {model} {of[model]}, so what changed is not the training "
-                f"alone: compare with {base}@{of[model]}"
+    for labels in _changes(comparison) or [(label,) for label in models]:
+        parts = [f"{title} {_values(comparison, name, labels)}" for name, title, *_ in comparison["measures"]]
+        if len(labels) > 1:
+            before, after = (np.array(models[label]["nearest"]) for label in labels)
+            parts.append(
+                f"{100 * np.mean(before == after):.0f}% of the sentences have the same nearest sentence as before"
             )
-    for label, measured in models.items() if not lines else ():
-        parts = [
-            f"{title} {_digits(measured['numbers'][name], digits)}" for name, title, digits, _ in comparison["measures"]
-        ]
-        lines.append(f"{label}: {'; '.join(parts)}.")
+        lines.append(f"{' → '.join(labels)}: {'; '.join(parts)}.")
+        if len({poolers.get(label) for label in labels}) > 1:
+            base, model = labels
+            lines.append(
+                f"{base} takes the pooler {poolers[base]} and {model} {poolers[model]}, so what changed is not the "
+                f"training alone: compare with {base}@{poolers[model]}"
+            )
     return lines
 
 
 def headline(comparison: Mapping[str, Any]) -> str:
     """The first change in a few words."""
     models = comparison["models"]
-    if not (pairs := _pairs(comparison)):
+    if not (changes := _changes(comparison)):
         return f"{' and '.join(models) if len(models) < 3 else f'{len(models)} models'} on {comparison['data']}"
-    model, base = pairs[0]
-    before, after = (models[label]["numbers"]["unrelated"] for label in (base, model))
+    before, after = (models[label]["numbers"]["unrelated"] for label in changes[0])
     moved = (after > before + FAR) - (after < before - FAR)
     movement = ("stay about as far apart", "crowd together", "spread out")[moved]
-    text = (
-        f"{base} → {model}: unrelated sentences {movement}, mean cosine {_arrow(comparison, 'unrelated', base, model)}"
-    )
-    text += ", by different poolers" * _pool_otherwise(comparison, base, model)
-    return text + (f"; Spearman {_arrow(comparison, 'spearman', base, model)}" if comparison["graded"] else "")
+    text = f"{' → '.join(changes[0])}: unrelated sentences {movement}, "
+    text += f"mean cosine {_values(comparison, 'unrelated', changes[0])}"
+    return text + (f"; Spearman {_values(comparison, 'spearman', changes[0])}" if comparison["graded"] else "")
 
 
 def part(comparison: Mapping[str, Any]) -> str:
@@ -178,20 +153,12 @@ def part(comparison: Mapping[str, Any]) -> str:
     return page.part("sentences", headline(comparison), [*changed(comparison), about], [], comparison)
 
 
-def _pairs(comparison: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """The models that are compared, each with its base, of which both were measured."""
-    return [(model, base) for model, base in comparison["changes"] if {model, base} <= comparison["models"].keys()]
+def _changes(comparison: Mapping[str, Any]) -> list[tuple[str, ...]]:
+    """Each model that is compared after its base, where both were measured."""
+    return [(base, model) for model, base in comparison["changes"] if {model, base} <= comparison["models"].keys()]
 
 
-def _pool_otherwise(comparison: Mapping[str, Any], base: str, model: str) -> bool:
-    return comparison["poolers"].get(base) != comparison["poolers"].get(model)
-
-
-def _arrow(comparison: Mapping[str, Any], measure: str, base: str, model: str) -> str:
-    values = (comparison["models"][label]["numbers"][measure] for label in (base, model))
+def _values(comparison: Mapping[str, Any], measure: str, labels: Sequence[str]) -> str:
     digits = next(digits for name, _, digits, _ in comparison["measures"] if name == measure)
-    return " → ".join(_digits(value, digits) for value in values)
-
-
-def _digits(value: float, digits: int) -> str:
-    return f"{round(value, digits) + 0.0:.{digits}f}".replace("-", "−")  # no −0.00
+    values = (round(comparison["models"][label]["numbers"][measure], digits) + 0.0 for label in labels)  # no −0.00
+    return " → ".join(f"{value:.{digits}f}".replace("-", "−") for value in values)

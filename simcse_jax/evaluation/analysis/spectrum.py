@@ -1,16 +1,7 @@
-"""Why the contrastive objective flattens the spectrum: the quantities of SimCSE's Section 5.
+"""Why the contrastive objective flattens the spectrum: SimCSE's Section 5 (docs/background/spectrum.md).
 
-With unlimited negatives the objective is, to a constant, the sum of two terms (equation 6):
-
-    −(1/τ) E f(x)ᵀf(x⁺)  +  E log E e^{f(x)ᵀf(x⁻)/τ}
-
-The second one, over m sentences, is bounded from below by the mean similarity (equation 7, Jensen's inequality):
-
-    (1/m) Σ_i log( (1/m) Σ_j e^{h_iᵀh_j/τ} )  ≥  1/(τ m²) Σ_i Σ_j h_iᵀh_j  =  Sum(W Wᵀ) / (τ m²)
-
-W is the (m, D) matrix of the normalized embeddings, h_i its rows, not centred. The eigenvalues of W Wᵀ, the squares of
-W's singular values, add up to m. If no element of W Wᵀ is negative, Sum(W Wᵀ) is an upper bound of the largest one
-(Merikoski 1984); Sum(W Wᵀ) / m is always a lower one. docs/background/spectrum.md explains it.
+W is the (m, D) matrix of the normalized embeddings of m sentences, h_i its rows, not centred. The eigenvalues of W Wᵀ,
+the squares of W's singular values, add up to m.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,7 +13,7 @@ from jaxtyping import Float, Float64
 from simcse_jax.evaluation.analysis.isotropy import normalize
 
 Rows = Float[np.ndarray, "N D"]
-Positives = tuple[Float[np.ndarray, "P D"], Float[np.ndarray, "P D"]]
+Positives = tuple[Float[np.ndarray, "P D"], Float[np.ndarray, "P D"]]  # the two sides of positive pairs
 TERMS = ("alignment_term", "uniformity_term", "uniformity_bound")  # with a temperature
 NUMBERS = (*TERMS, "top_eigenvalue", "effective_rank", "singular_value_entropy")
 
@@ -39,16 +30,9 @@ class Spectrum(NamedTuple):
 
 
 def measure(embeddings: Rows, positives: Positives | None = None, temperature: float | None = None) -> Spectrum:
-    """All of it.
+    """All of it: with the objective's temperature the terms of equation 7, and with positive pairs that of equation 6.
 
-    Args:
-      embeddings: of any length.
-      positives: the two sides of positive pairs; None: there are none.
-      temperature: that of the objective; None: it has none.
-
-    Returns:
-      `top_eigenvalue`, `effective_rank` and `singular_value_entropy`; with a temperature `uniformity_term` and
-      `uniformity_bound`, the two sides of equation 7, and with positives too `alignment_term`.
+    Embeddings are of any length.
     """
     values = singular_values(embeddings)
     numbers = {
@@ -75,22 +59,16 @@ def mean_of(runs: Sequence[Mapping[int, Spectrum]]) -> dict[int, Spectrum]:
     return means
 
 
-def alignment_term(first: Float[np.ndarray, "P D"], second: Float[np.ndarray, "P D"], temperature: float) -> float:
-    """−(1/τ) E f(x)ᵀf(x⁺) over positive pairs: SimCSE, the first term of equation 6; −1/τ at best.
-
-    Args:
-      first, second: the embeddings of the two sides, of any length.
-    """
+def alignment_term(first: Rows, second: Rows, temperature: float) -> float:
+    """−(1/τ) E f(x)ᵀf(x⁺) over positive pairs: SimCSE, the first term of equation 6; −1/τ at best."""
     return float(-np.mean(np.sum(normalize(first) * normalize(second), axis=1)) / temperature)
 
 
 def uniformity_term(embeddings: Rows, temperature: float, block: int = 1024) -> float:
     """(1/m) Σ_i log( (1/m) Σ_j exp(h_iᵀh_j / τ) ), j = i included: SimCSE, the left side of equation 7.
 
-    From 1/τ − log m, where all others are far away, to 1/τ, where all are the same.
-
-    Args:
-      block: rows compared with all others at a time.
+    From 1/τ − log m, where all others are far away, to 1/τ, where all are the same. `block` rows are compared with all
+    others at a time.
     """
     rows, total = normalize(embeddings), 0.0
     for start in range(0, len(rows), block):
@@ -117,9 +95,5 @@ def entropy(singular_values: Float64[np.ndarray, " K"]) -> float:
 
 
 def effective_rank(singular_values: Float64[np.ndarray, " K"]) -> float:
-    """The exponential of their entropy: Roy & Vetterli 2007, "The effective rank", definition 1.
-
-    It is n where n singular values are equal and the others zero, and less where a few are larger than the others; of
-    zeros only it is 0.
-    """
+    """The exponential of their entropy (Roy & Vetterli 2007, definition 1): n where n are equal and the others zero."""
     return float(np.exp(entropy(singular_values))) if np.any(singular_values > 0) else 0.0

@@ -54,13 +54,12 @@ CHUNK = 4096  # sentences tokenized, and encoded, at once
 
 
 def _choice(name: str) -> Any:
-    values = CHOICES[name]
-    meanings = "; ".join(f"{value}: {meaning}" for value, meaning in values.items())
-    return dataclasses.field(default=next(iter(values)), metadata={"help": meanings})
+    meanings = "; ".join(f"{value}: {meaning}" for value, meaning in CHOICES[name].items())
+    return dataclasses.field(default=next(iter(CHOICES[name])), metadata={"help": meanings})
 
 
-def _number(default: int, meaning: str) -> Any:
-    return dataclasses.field(default=default, metadata={"help": meaning})
+def _number(default: int, least: int, meaning: str) -> Any:
+    return dataclasses.field(default=default, metadata={"help": meaning, "least": least})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,18 +76,18 @@ class Protocol:
     average: str = _choice("average")
     contributions: str = _choice("contributions")
     ranking: str = _choice("ranking")
-    min_count: int = _number(5, "Token types that occur less often in the data have no self-similarity.")
-    max_types: int = _number(5000, "The most types, by frequency, that have one; memory grows with them.")
-    samples: int = _number(1000, "Tokens of the anisotropy baseline, each from a different sentence.")
-    seed: int = _number(0, "The seed of that sample.")
+    min_count: int = _number(5, 2, "Token types that occur less often in the data have no self-similarity.")
+    max_types: int = _number(5000, 1, "The most types, by frequency, that have one; memory grows with them.")
+    samples: int = _number(1000, 3, "Tokens of the anisotropy baseline, each from a different sentence.")
+    seed: int = _number(0, 0, "The seed of that sample.")
 
     def __post_init__(self) -> None:
-        for name, values in CHOICES.items():
-            if (value := getattr(self, name)) not in values:
-                raise UserError(f"{option(name, value)}: must be one of {', '.join(values)}")
-        for name, least in (("min_count", 2), ("max_types", 1), ("samples", 3), ("seed", 0)):
-            if (number := getattr(self, name)) < least:
-                raise UserError(f"{option(name, number)}: must be {least} or more")
+        for field in dataclasses.fields(self):
+            value, choices = getattr(self, field.name), CHOICES.get(field.name)
+            least = field.metadata.get("least", 0)
+            if value not in choices if choices else value < least:
+                wanted = f"one of {', '.join(choices)}" if choices else f"{least} or more"
+                raise UserError(f"{option(field.name, value)}: must be {wanted}")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -109,18 +108,6 @@ class ChangeCorrelation(NamedTuple):
     best: float
 
 
-def self_similarity_change(
-    tuned: np.ndarray, tuned_anisotropy: float, base: np.ndarray, base_anisotropy: float
-) -> np.ndarray:
-    """ssc = (ss_f − ani_f) − (ss_v − ani_v), eq. 10: (K,), (K,) to (K,).
-
-    Args:
-      tuned, tuned_anisotropy: self-similarity of K types and anisotropy of the fine-tuned model.
-      base, base_anisotropy: of the model before.
-    """
-    return (tuned - tuned_anisotropy) - (base - base_anisotropy)
-
-
 def most_changed(changes: Sequence[TokenChange], count: int = LISTED) -> tuple[list[str], list[str]]:
     """The tokens that became most more contextualized (negative changes), and most less (positive ones): Table 2."""
     ordered = sorted(changes, key=lambda token: token.change)
@@ -130,38 +117,24 @@ def most_changed(changes: Sequence[TokenChange], count: int = LISTED) -> tuple[l
 
 
 def correlation(first: Sequence[TokenChange], second: Sequence[TokenChange]) -> ChangeCorrelation:
-    """argmax_n corr(ssc_1[:n], ssc_2[:n]), eq. 11, with Pearson's correlation.
+    """argmax_n corr(ssc_1[:n], ssc_2[:n]), eq. 11, of two pairs of models, with Pearson's correlation.
 
-    Tokens are the same by their texts, in the order of the first pair. Special tokens, which vocabularies call
-    differently and whose frequency is that of sentences, are left out, as in appendix E.
-
-    Args:
-      first, second: of two pairs of models, the most frequent token first.
+    Tokens are the same by their texts. Special ones, whose frequency is that of sentences, are left out (appendix E).
     """
     other = {token.token: token.change for token in second if not token.special}
     both = [(token.change, other[token.token]) for token in first if not token.special and token.token in other]
-    check_enough(len(both))
+    if len(both) < FEWEST:
+        raise UserError(f"two pairs of models have {len(both)} frequent tokens in common; a correlation takes {FEWEST}")
     x, y = np.array(both).T
-    by_n = [None if n < 2 else _pearson(x[:n], y[:n]) for n in range(1, len(both) + 1)]
+    by_n = [
+        float(np.corrcoef(x[:n], y[:n])[0, 1]) if np.ptp(x[:n]) and np.ptp(y[:n]) else None
+        for n in range(1, len(both) + 1)
+    ]
     defined = [(r, -n) for n, r in enumerate(by_n, 1) if n >= FEWEST and r is not None]
     if not defined:
         raise UserError("in one of the two pairs of models no token's self-similarity changes; nothing correlates")
     best, best_n = max(defined)  # of equal ones the first
     return ChangeCorrelation(by_n, -best_n, best)
-
-
-def check_enough(tokens: int) -> None:
-    """Checks that two pairs of models have enough tokens in common."""
-    if tokens < FEWEST:
-        raise UserError(
-            f"the two pairs of models have {tokens} frequent tokens in common; a correlation takes {FEWEST}"
-        )
-
-
-def _pearson(x: np.ndarray, y: np.ndarray) -> float | None:
-    if np.ptp(x) == 0 or np.ptp(y) == 0:
-        return None
-    return float(np.corrcoef(x, y)[0, 1])
 
 
 @runtime_checkable
@@ -202,30 +175,22 @@ class Survey(NamedTuple):
 
 
 def find_units(ids: np.ndarray, words: np.ndarray, protocol: Protocol) -> Units:
-    """The units of a sentence of T tokens.
-
-    Args:
-      ids: (T,) token ids.
-      words: (T,) numbers of their words, −1 for a special token, which is a unit of its own.
-    """
+    """The units of a sentence of T tokens; the number of a word is −1 for a special token, a unit of its own."""
     special = words < 0
     tokens = np.flatnonzero(~special) if protocol.special_tokens == "out" else np.arange(len(ids))
     starts = np.arange(len(tokens))
     if protocol.units == "words" and len(tokens):
         word_numbers = words[tokens]
         starts = np.flatnonzero(np.r_[True, (word_numbers[1:] != word_numbers[:-1]) | (word_numbers[1:] < 0)])
-    parts = ids[tokens].tolist()
-    ends = [*starts[1:].tolist(), len(parts)]
-    return Units(
-        [tuple(parts[a:b]) for a, b in zip(starts.tolist(), ends, strict=True)] if parts else [], tokens, starts
-    )
+    ids = ids[tokens]
+    types = [tuple(part.tolist()) for part in np.split(ids, starts[1:])] if len(ids) else []
+    return Units(types, tokens, starts)
 
 
 def survey(encoder: TokenEncoder, sentences: Sequence[str], protocol: Protocol, where: str = "the data") -> Survey:
     """Tokenizes the data and counts; blank sentences are left out."""
     texts = [sentence for sentence in sentences if sentence.strip()]
     texts = list(dict.fromkeys(texts)) if protocol.repeated_sentences == "drop" else texts
-    _check_enough(len(texts), where)
     counts: collections.Counter[Type] = collections.Counter()
     contexts: collections.Counter[Type] = collections.Counter()
     special: set[Type] = set()
@@ -243,7 +208,8 @@ def survey(encoder: TokenEncoder, sentences: Sequence[str], protocol: Protocol, 
                 if number not in text_of:
                     text_of[number] = encoder.token(number)
             digest.update("\n".join([*map(text_of.__getitem__, ids.tolist()), "", ""]).encode())
-    _check_enough(int(np.count_nonzero(units)), where)
+    if (measured := np.count_nonzero(units)) < 3:  # two have one pair of tokens, whose cosine correlates with nothing
+        raise UserError(f"{where}: has {measured} sentences to measure; an analysis takes three")
     frequent = [(type_, n) for type_, n in counts.most_common() if n >= protocol.min_count and contexts[type_] > 1]
     if not frequent:
         raise UserError(
@@ -276,34 +242,12 @@ def check_same_tokens(surveys: Mapping[str, Survey]) -> None:
             )
 
 
-def check_in_common(first: Survey, second: Survey) -> None:
-    """Checks that the changes in two pairs of models can be correlated; their vocabularies may differ."""
-    first_names, second_names = (
-        {name for name, special in zip(survey.names[:FREQUENT], survey.special[:FREQUENT], strict=True) if not special}
-        for survey in (first, second)
-    )
-    check_enough(len(first_names & second_names))
-
-
 def draw(units: np.ndarray, count: int, seed: int) -> dict[int, int]:
-    """One random unit each of `count` random sentences, so that long sentences count no more than short ones.
-
-    Args:
-      count: how many; all sentences that have units, if these are fewer.
-
-    Returns:
-      The units' places in their sentences, by the sentences' rows.
-    """
+    """The place of a random unit in each of `count` random sentences, by their rows: long ones count no more."""
     generator = np.random.default_rng(seed)
     having = np.flatnonzero(units)
     rows = np.sort(generator.choice(having, min(count, len(having)), replace=False))
     return dict(zip(rows.tolist(), generator.integers(0, units[rows]).tolist(), strict=True))
-
-
-def _check_enough(sentences: int, where: str) -> None:
-    if sentences < 3:  # two have one pair of tokens, whose cosine correlates with nothing
-        count = f"{sentences or 'no'} sentence{'s' * (sentences != 1)}"
-        raise UserError(f"{where}: has {count} to measure; an analysis takes three")
 
 
 def _name(texts: list[str]) -> str:

@@ -13,10 +13,9 @@ import jax
 import jax.numpy as jnp
 
 from simcse_jax.devices.flops import product_flops
-from simcse_jax.devices.mesh import coordinates, data_mesh, replicated_sharding, split_over_examples
+from simcse_jax.devices.mesh import data_mesh, replicated_sharding, split_over_examples
 from simcse_jax.devices.parts import shardings
 from simcse_jax.encoding.embedder import make_embed
-from simcse_jax.errors import UserError
 from simcse_jax.models import partial
 from simcse_jax.models.config import EncoderConfig
 from simcse_jax.models.platforms import tracing_for
@@ -30,8 +29,6 @@ from simcse_jax.training.data_spec import DataSpec
 from simcse_jax.training.gathering import cast_to_product_dtype, frozen_shardings
 from simcse_jax.training.setup import AbstractStep
 from simcse_jax.training.step import init_state, make_step
-
-FRACTIONS = ("XLA_CLIENT_MEM_FRACTION", "XLA_PYTHON_CLIENT_MEM_FRACTION")  # JAX's variable, and its old name
 
 
 class OutOfMemory(Exception):
@@ -74,13 +71,6 @@ def trace_encoding(
     """Traces the function that an `Embedder` compiles for a batch, from shapes alone.
 
     It is that of a run's evaluation: in bfloat16 it rounds the weights with each batch, where `SimCSE` has copies.
-
-    Args:
-      spec: of the model.
-      encoder: its shape.
-      shape: sentences of the batch, and tokens of each, with padding.
-      dtype: of the computation.
-      devices: those that share the batch.
     """
     use_head = spec.head.scored
     encoder = dataclasses.replace(encoder, attention_kernels=spec.attention_kernels, mask_token_id=103)  # BERT's
@@ -93,14 +83,7 @@ def trace_encoding(
 
 
 def most_tokens(data: DataSpec, columns: int, devices: int, fill: float, chunk_size: int) -> tuple[int, ...]:
-    """The places for tokens of each column, in the program of a batch without padding; see `recipe.Recipe.most_tokens`.
-
-    Args:
-      data, columns: of the step.
-      devices: the number that share a batch.
-      fill: the share of the padded places that are tokens.
-      chunk_size: examples that a device encodes together; 0: all of its own.
-    """
+    """The places for tokens of each column, in the program without padding; see `recipe.Recipe.most_tokens`."""
     share = data.batch_size // devices
     together = min(chunk_size or share, share)
     lengths = data.column_lengths(columns) or (data.longest[1],) * columns
@@ -134,11 +117,7 @@ def abstract_arrays(tree: Any, sharding: jax.sharding.Sharding) -> Any:
 
 
 def compile_step(step: AbstractStep, topology: str, fill: float = 1.0) -> Report:
-    """Compiles the step for a topology and reads its costs; see `trace_step`.
-
-    Raises:
-      OutOfMemory: when it does not fit.
-    """
+    """Compiles the step for a topology and reads its costs; see `trace_step`."""
     trace = functools.partial(trace_step, step, fill=fill)
     return compile_for(topology, trace, step.data.batch_size, step.data.batch_size * step.columns)
 
@@ -146,11 +125,7 @@ def compile_step(step: AbstractStep, topology: str, fill: float = 1.0) -> Report
 def compile_encoding(
     spec: ModelSpec, encoder: EncoderConfig, shape: tuple[int, int], dtype: str, topology: str
 ) -> Report:
-    """Compiles the encoding of a batch of sentences by a model that a run trains; see `trace_encoding`.
-
-    Raises:
-      OutOfMemory: when it does not fit.
-    """
+    """Compiles the encoding of a batch of sentences by a model that a run trains; see `trace_encoding`."""
     trace = functools.partial(trace_encoding, spec, encoder, shape, dtype)
     return compile_for(topology, trace, shape[0], shape[0])
 
@@ -158,16 +133,7 @@ def compile_encoding(
 def compile_for(
     topology: str, trace: Callable[[list[jax.Device]], jax.stages.Traced], batch: int, sentences: int
 ) -> Report:
-    """Compiles a program for a topology and reads its costs.
-
-    Args:
-      topology: its name.
-      trace: traces the program for the devices.
-      batch, sentences: that the program takes.
-
-    Raises:
-      OutOfMemory: when it does not fit.
-    """
+    """Compiles a program for a topology and reads its costs."""
     kind, _, shape = topology.partition(":")
     devices, chip = described_devices(topology), CHIPS[kind]
     most = gpu_memory(chip.hbm) if is_gpu(topology) else math.inf
@@ -196,9 +162,7 @@ def compile_for(
         },
         passes=dict(flops),
         hbm_bytes=program.bytes_accessed(),
-        collectives=program.collectives([coordinates(device) for device in data_mesh(devices).devices.flat]),
-        kernels=program.kernels(),
-        consumers=program.consumers(),
+        collectives=program.collectives(),
         nodes=nodes_and_gpus(topology)[0] if is_gpu(topology) and shape != HERE else 1,
     )
     # The TPU compiler refuses what does not fit; that of GPUs leaves it to the run.
@@ -208,23 +172,9 @@ def compile_for(
 
 
 def gpu_memory(whole: float) -> float:
-    """The bytes of a GPU's memory that JAX takes: three quarters, or the share in XLA_CLIENT_MEM_FRACTION.
-
-    Raises:
-      UserError: when that is not a number above 0, or the variable is set under its old name too.
-    """
-    variables = {name: os.environ[name] for name in FRACTIONS if os.environ.get(name)}
-    if len(variables) > 1:
-        raise UserError(f"{' and '.join(variables)} are both set: unset the latter, which is the old name")
-    for name, value in variables.items():
-        try:
-            share = float(value)
-        except ValueError:
-            share = math.nan
-        if not 0 < share < math.inf:
-            raise UserError(f"{name}={value}: must be a number above 0, e.g. 0.9")
-        return whole * share
-    return whole * 0.75
+    """The bytes of a GPU's memory that JAX takes: three quarters, or the share in JAX's variable, new or old."""
+    variables = ("XLA_CLIENT_MEM_FRACTION", "XLA_PYTHON_CLIENT_MEM_FRACTION")
+    return whole * float(next(filter(None, map(os.environ.get, variables)), 0.75))
 
 
 def memory_of_error(message: str) -> tuple[float, float] | None:

@@ -7,12 +7,12 @@ from jax.experimental import topologies
 
 from simcse_jax.devices.flops import KINDS
 from simcse_jax.errors import UserError, installed, reason
+from simcse_jax.models.attention import CUDA_PLUGINS
 from simcse_jax.training.costs import gpus
 from simcse_jax.training.costs.roofline import CHIPS
 
 EXAMPLES = "v5e:2x4, v6e:4x4, v5p:2x2x2"
 HERE = "here"
-PLUGINS = ("jax_cuda13_plugin", "jax_cuda12_plugin")
 # No chip is used: several processes may compile at a time, and libtpu need not look for a TPU of this machine, nor
 # complain that there is none. The same holds for CUDA's plugin.
 ENVIRONMENT = {
@@ -27,17 +27,13 @@ ENVIRONMENT = {
 def prepare(with_gpus: bool = False) -> None:
     """Lets libtpu compile without a TPU, and CUDA's plugin without a GPU; call it before JAX uses a device."""
     # With TPUs among the platforms JAX would look for one here. Without CUDA among them its compiler is not loaded.
-    jax.config.update("jax_platforms", "cpu,cuda" if with_gpus and any(map(installed, PLUGINS)) else "cpu")
+    jax.config.update("jax_platforms", "cpu,cuda" if with_gpus and any(map(installed, CUDA_PLUGINS)) else "cpu")
     for name, value in ENVIRONMENT.items():
         os.environ.setdefault(name, value)
 
 
 def local_topology() -> str:
-    """The name of the devices that JAX finds here, as a topology: `h200:here`.
-
-    Raises:
-      UserError: when their peaks are not known, as on a CPU.
-    """
+    """The name of the devices that JAX finds here, as a topology: `h200:here`."""
     kind = jax.devices()[0].device_kind
     if kind not in KINDS:
         raise UserError(f"--topology {HERE}: the device here is {kind}; known are {', '.join(KINDS)}")
@@ -45,11 +41,7 @@ def local_topology() -> str:
 
 
 def described_devices(topology: str) -> list[jax.Device]:
-    """The chips of a topology such as v5e:2x4 or the GPUs of one such as h200:8, none needed here; or those at hand.
-
-    Raises:
-      UserError: when the compiler is missing or there is no such topology.
-    """
+    """The chips of a topology such as v5e:2x4 or the GPUs of one such as h200:8, none needed here; or those at hand."""
     kind, _, shape = topology.partition(":")
     if kind not in CHIPS:
         raise UserError(
@@ -77,7 +69,7 @@ def _tpus(topology: str) -> list[jax.Device]:
 
 def _gpus(topology: str) -> list[jax.Device]:
     nodes, gpus_per_node = gpus.nodes_and_gpus(topology)
-    if not any(map(installed, PLUGINS)):
+    if not any(map(installed, CUDA_PLUGINS)):
         raise UserError(
             f'--topology {topology}: JAX\'s CUDA plugin is missing: run `pip install "jax[cuda13]"` (4.4 GB, best in '
             "an environment of its own; no GPU is needed)"

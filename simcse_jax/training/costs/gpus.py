@@ -58,11 +58,7 @@ def is_gpu(topology: str) -> bool:
 
 
 def nodes_and_gpus(topology: str) -> tuple[int, int]:
-    """The nodes of a topology such as h200:8 or h200:2x8, and the GPUs of each.
-
-    Raises:
-      UserError: when its name has another form, or a node would have more GPUs than there are in one.
-    """
+    """The nodes of a topology such as h200:8 or h200:2x8, and the GPUs of each."""
     match = re.fullmatch(r"(?:([1-9]\d{0,5})x)?([1-9]\d{0,5})", topology.partition(":")[2], re.ASCII)
     nodes, gpus = (int(match[1] or 1), int(match[2])) if match else (0, 0)
     if not (0 < gpus <= NODE and nodes * gpus <= MOST):

@@ -7,24 +7,20 @@ gathered; and it does not distinguish a TPU's memory on the chip from HBM. Excep
 
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import NamedTuple
-
-import numpy as np
 
 
 class Collective(NamedTuple):
     """All exchanges of one kind: the number of calls in a step, and the bytes of all of them together.
 
     The bytes are those of the whole arrays: the inputs of all-reduce and reduce-scatter, the outputs of all-gather.
-    `axes` are those of a torus along which its devices exchange; none if it is not known.
     """
 
     kind: str
     devices: int
     calls: int
     bytes: int
-    axes: tuple[int, ...] = ()
 
     @property
     def bytes_sent(self) -> float:
@@ -56,16 +52,6 @@ class Collective(NamedTuple):
         return 2 if self.kind == "all-reduce" else 1
 
 
-class Consumer(NamedTuple):
-    """Instructions of one kind, result and place in the code, which differ only in numbers, such as a layer's."""
-
-    name: str  # the place in the code, with * for numbers
-    kind: str
-    type: str  # of the result
-    calls: int
-    bytes: int  # of HBM, all calls together
-
-
 class Array(NamedTuple):
     """One array of an HLO type; `on_chip`: its layout has S(1) or higher, a memory on the chip."""
 
@@ -82,7 +68,6 @@ class Instruction(NamedTuple):
     operands: list[str]
     attributes: str
     is_root: bool
-    type: str
 
     @property
     def bytes(self) -> int:
@@ -98,9 +83,7 @@ OUTER = ("while", "call", "conditional", "async-start")  # their computations co
 FREE_TARGETS = re.compile('"(ConcatBitcast|AssumeGatherIndicesInBound|AllocateBuffer)"')  # calls that move nothing
 SLICES = ("slice", "dynamic-slice", "gather", "slice-start", "dynamic-slice-start")
 STARTS = '"AsyncCollectiveStart"'
-KERNEL_BYTES = re.compile('custom_call_target="tpu_custom_call".*"bytes_accessed":"([1-9][0-9]*)"')
 WORKSPACES = re.compile('custom_call_target="__cublas')  # its last result is scratch memory
-NUMBER = re.compile(r"\d+")
 UPDATES = {"dynamic-update-slice": 1, "scatter": 2}  # the operand with the new values
 HEADER = re.compile(r"(ENTRY )?%?([\w.-]+) \(.*\{$")
 LINE = re.compile(r"\s+(ROOT )?%?([\w.-]+) = (.*)")
@@ -135,69 +118,37 @@ class Program:
             if line.opcode in OUTER:
                 callees = self._callees(line)
                 if line.opcode == "conditional":
-                    callees = [max(callees, key=self._bytes_of)]
+                    callees = [max(callees, key=lambda callee: self.bytes_accessed(computation=callee))]
                 for callee in callees:
                     yield from self.runs(callee, times * (self._trip_count(line) if line.opcode == "while" else 1))
             else:
                 yield times, lines, line
 
-    def bytes_accessed(self, on_chip: bool = False) -> int:
+    def bytes_accessed(self, on_chip: bool = False, computation: str = "") -> int:
         """Bytes that a step reads and writes in HBM; with `on_chip` also in memories on the chip, as XLA counts."""
-        return sum(times * size for times, _, size in self._traffic(on_chip))
-
-    def _bytes_of(self, computation: str) -> int:
-        return sum(times * size for times, _, size in self._traffic(computation=computation))
-
-    def consumers(self) -> list[Consumer]:
-        """The instructions that read and write HBM, the largest first."""
-        totals_of: dict[tuple[str, str, str], list[int]] = {}
-        for times, line, size in self._traffic():
-            place = re.search(r'op_name="([^"]*)"', line.attributes)
-            name = NUMBER.sub("*", place[1] if place else line.name)
-            totals = totals_of.setdefault((name, line.opcode, line.type), [0, 0])
-            totals[0] += times
-            totals[1] += times * size
-        made = [Consumer(*key, *totals) for key, totals in totals_of.items() if totals[1]]
-        return sorted(made, key=lambda consumer: -consumer.bytes)
-
-    def kernels(self) -> dict[str, int]:
-        """Kernel launches of a GPU's program: fusions, library calls, copies and others; without collectives."""
-        counts = {"fusions": 0, "library calls": 0, "copies": 0, "others": 0}
-        kinds = {"fusion": "fusions", "custom-call": "library calls", "copy": "copies", "copy-start": "copies"}
-        for times, line, _ in self._traffic():
-            if line.opcode.removesuffix("-start") not in COLLECTIVES:
-                counts[kinds.get(line.opcode, "others")] += times
-        return counts
-
-    def _traffic(self, on_chip: bool = False, computation: str = "") -> Iterator[tuple[int, Instruction, int]]:
-        """For each instruction that moves data: its number of runs, itself, and its bytes (see `bytes_accessed`)."""
+        total = 0
         for times, lines, line in self.runs(computation):
             if line.opcode in FREE or line.opcode.endswith("-done") or FREE_TARGETS.search(line.attributes):
                 continue
-            if estimate := KERNEL_BYTES.search(line.attributes):  # it may read an array several times
-                yield times, line, int(estimate[1])
-                continue
-            size = sum(size for array, size in self._written(lines, line) if on_chip or not array.on_chip)
+            total += times * sum(size for array, size in self._written(lines, line) if on_chip or not array.on_chip)
             for position, name in enumerate(line.operands):
                 if name in lines and (on_chip or not any(array.on_chip for array in lines[name].arrays)):
-                    size += self._read(lines, line, position)
-            yield times, line, size
+                    total += times * self._read(lines, line, position)
+        return total
 
-    def collectives(self, places: Sequence[tuple[int, ...]] = ()) -> list[Collective]:
-        """The exchanges between devices, by kind, size of group and axes; `places`: each device's in a torus."""
-        totals_of: dict[tuple[str, int, tuple[int, ...]], list[int]] = {}
+    def collectives(self) -> list[Collective]:
+        """The exchanges between devices, by kind and size of group."""
+        totals_of: dict[tuple[str, int], list[int]] = {}
         for times, outside, instruction in self.runs():
             for lines, line in [(outside, instruction), *self._started(instruction)]:
                 kind = line.opcode.removesuffix("-start")
                 if kind in COLLECTIVES:
                     taken = sum(lines[name].bytes for name in line.operands)
                     written = sum(size for _, size in self._written(lines, line))
-                    group = first_group(line.attributes, self.devices)
-                    totals = totals_of.setdefault((kind, len(group), group_axes(group, places)), [0, 0])
+                    totals = totals_of.setdefault((kind, group_size(line.attributes, self.devices)), [0, 0])
                     totals[0] += times
                     totals[1] += times * max(taken, written)
-        sums = sorted(totals_of.items())
-        return [Collective(kind, size, calls, total, axes) for (kind, size, axes), (calls, total) in sums]
+        return [Collective(*key, *totals) for key, totals in sorted(totals_of.items())]
 
     def _started(self, fusion: Instruction) -> Iterator[tuple[Lines, Instruction]]:
         """The collectives that a fusion of a TPU starts.
@@ -287,8 +238,7 @@ def _instruction(name: str, text: str, is_root: bool) -> Instruction:
     start = text.index("(", end)
     stop = _closing(text, start)
     operands = [operand.strip().rpartition("%")[2] for operand in text[start + 1 : stop - 1].split(",")]
-    kinds = ", ".join(f"{kind}[{shape}]" for kind, _, shape, _ in ARRAY.findall(text[:end]))
-    return Instruction(name, arrays, text[end:start].strip(), operands, text[stop:], is_root, kinds)
+    return Instruction(name, arrays, text[end:start].strip(), operands, text[stop:], is_root)
 
 
 def _closing(text: str, start: int) -> int:
@@ -301,30 +251,17 @@ def _closing(text: str, start: int) -> int:
     raise ValueError(f"no closing bracket in {text[start : start + 100]}")
 
 
-def first_group(attributes: str, devices: int) -> tuple[int, ...]:
-    """The first of a collective's groups of devices, which all have one size.
+def group_size(attributes: str, devices: int) -> int:
+    """The number of devices in each of a collective's groups, which all have one size.
 
-    They are listed, or counted in an order of axes (`[4,2]<=[2,4]T(1,0)`), or the axes of a mesh are named.
-
-    Args:
-      attributes: of its instruction.
-      devices: of the program; without groups it is for all of them.
+    The groups are listed, or counted (`[4,2]<=[8]`: two in each), or the axes of a mesh are named. Without groups a
+    collective is for all devices.
     """
     if listed := re.search(r"replica_groups=\{\{([\d,]+)\}", attributes):
-        return tuple(map(int, listed[1].split(",")))
-    if counted := re.search(r"replica_groups=\[(\d+),(\d+)\]<=\[([\d,]+)\](?:T\(([\d,]+)\))?", attributes):
-        sizes = [int(size) for size in counted[3].split(",")]
-        order = [int(axis) for axis in counted[4].split(",")] if counted[4] else range(len(sizes))
-        return tuple(np.arange(math.prod(sizes)).reshape(sizes).transpose(order).ravel()[: int(counted[2])].tolist())
+        return len(listed[1].split(","))
+    if counted := re.search(r"replica_groups=\[\d+,(\d+)\]", attributes):
+        return int(counted[1])
     if mesh := re.search(r"replica_groups=mesh\[([^\]]*)\] ?\{([^}]*)\}", attributes):
-        named = {axis: int(size) for axis, size in re.findall(r"'(\w+)'=(\d+)", mesh[1])}
-        along = set(re.findall(r"'(\w+)'", mesh[2]))
-        numbers = np.arange(math.prod(named.values())).reshape(list(named.values()))
-        return tuple(numbers[tuple(slice(None) if axis in along else 0 for axis in named)].ravel().tolist())
-    return tuple(range(devices))
-
-
-def group_axes(group: Sequence[int], places: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
-    """The axes of a torus in which a group's devices differ; none if their places are not known."""
-    along = zip(*(places[device] for device in group), strict=True) if places else ()
-    return tuple(axis for axis, where in enumerate(along) if len(set(where)) > 1)
+        sizes = dict(re.findall(r"'(\w+)'=(\d+)", mesh[1]))
+        return math.prod(int(sizes[axis]) for axis in re.findall(r"'(\w+)'", mesh[2]))
+    return devices

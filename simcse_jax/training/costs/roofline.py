@@ -1,17 +1,15 @@
 """The least time that a program can take on devices with known peaks, and its bottleneck."""
 
 import dataclasses
-import itertools
 from typing import Any, NamedTuple
 
 from simcse_jax.devices.flops import PEAKS, TPU_PASSES, Passes
-from simcse_jax.training.costs.program import Collective, Consumer
+from simcse_jax.training.costs.program import Collective
 
 
 class Chip(NamedTuple):
     """One device's peaks: bfloat16 FLOP/s, bytes of HBM, its bytes/s, and bytes/s out of it over all its links.
 
-    A TPU has the same number of links along each of the axes of its torus; `axes` is their number.
     GPUs of several nodes have a second, slower link: `node_bandwidth` is a GPU's share of what leaves its node.
     `passes` has the time of float32 products in that of bfloat16 ones.
     """
@@ -22,7 +20,6 @@ class Chip(NamedTuple):
     link_bandwidth: float
     node_bandwidth: float = 0.0
     passes: Passes = TPU_PASSES
-    axes: int = 1
 
 
 def _gpu_passes(times: float) -> Passes:
@@ -37,10 +34,10 @@ def _gpu_passes(times: float) -> Passes:
 # goes out. So does NVIDIA for NVLink. Bytes and bandwidth of the memory are those of XLA's descriptions (see `gpus`).
 # Of a DGX A100's node each GPU has 200 Gb/s, of the others 400.
 CHIPS = {
-    "v4": Chip(PEAKS["v4"], 32 * 2**30, 1200e9, 300e9, axes=3),
-    "v5e": Chip(PEAKS["v5e"], 16 * 2**30, 819e9, 200e9, axes=2),
-    "v5p": Chip(PEAKS["v5p"], 95 * 2**30, 2765e9, 600e9, axes=3),
-    "v6e": Chip(PEAKS["v6e"], 32 * 2**30, 1600e9, 400e9, axes=2),
+    "v4": Chip(PEAKS["v4"], 32 * 2**30, 1200e9, 300e9),
+    "v5e": Chip(PEAKS["v5e"], 16 * 2**30, 819e9, 200e9),
+    "v5p": Chip(PEAKS["v5p"], 95 * 2**30, 2765e9, 600e9),
+    "v6e": Chip(PEAKS["v6e"], 32 * 2**30, 1600e9, 400e9),
     "a100": Chip(PEAKS["a100"], 85_100_068_864, 2039.04e9, 300e9, 25e9, _gpu_passes(312 / 19.5)),
     "h100": Chip(PEAKS["h100"], 84_942_979_072, 3352.32e9, 450e9, 50e9, _gpu_passes(989 / 67)),
     "h200": Chip(PEAKS["h200"], 151_397_597_184, 4800e9, 450e9, 50e9, _gpu_passes(989 / 67)),
@@ -61,8 +58,6 @@ class Report:
     passes: dict[float, int]  # FLOPs of the matrix products, by the bfloat16 passes that a product takes
     hbm_bytes: int
     collectives: list[Collective]
-    kernels: dict[str, int]  # launches by kind, loops multiplied out
-    consumers: list[Consumer]  # of HBM traffic, the largest first
     nodes: int = 1
 
     @property
@@ -91,25 +86,11 @@ class Report:
         times = {
             "compute": sum(passes * flops for passes, flops in self.passes.items()) / self.chip.flops,
             "HBM": self.hbm_bytes / self.chip.hbm_bandwidth,
-            "links": self._seconds_of_links(),
+            "links": self.bytes_sent / self.chip.link_bandwidth,
         }
         if self.nodes > 1:
             times["nodes"] = self.bytes_between_nodes / self.chip.node_bandwidth
         return times
-
-    def _seconds_of_links(self) -> float:
-        """Seconds of the busiest links: an exchange along some axes of a torus uses the links of these alone."""
-        chip = self.chip
-        times = [self.bytes_sent / chip.link_bandwidth]
-        for count in range(1, chip.axes):
-            for axes in itertools.combinations(range(chip.axes), count):
-                sent = sum(
-                    collective.bytes_sent
-                    for collective in self.collectives
-                    if collective.axes and set(collective.axes) <= set(axes)
-                )
-                times.append(sent / (chip.link_bandwidth * count / chip.axes))
-        return max(times)
 
     @property
     def bound(self) -> str:
@@ -134,26 +115,25 @@ class Report:
     def to_json(self) -> dict[str, Any]:
         """All figures by name."""
         names = ("flops", "bytes_sent", "bytes_between_nodes", "times", "bound", "seconds", "sentences_per_second")
-        tuples = {name: [record._asdict() for record in getattr(self, name)] for name in ("collectives", "consumers")}
-        return dataclasses.asdict(self) | tuples | {name: getattr(self, name) for name in (*names, "share_of_peak")}
+        collectives = {"collectives": [collective._asdict() for collective in self.collectives]}
+        return (
+            dataclasses.asdict(self) | collectives | {name: getattr(self, name) for name in (*names, "share_of_peak")}
+        )
 
 
 def describe(report: Report) -> str:
     """All figures of one topology, as text."""
-    kind, on_gpus = ("GPU", True) if report.chip.node_bandwidth else ("chip", False)
+    kind = "GPU" if report.chip.node_bandwidth else "chip"
     parts = ", ".join(f"{name} {size / 2**30:.2f}" for name, size in report.memory.items())
     passes = ", ".join(f"{flops / 1e9:.1f} in {count:.3g}" for count, flops in sorted(report.passes.items()))
-    kernels = ", ".join(f"{name} {count:,}" for name, count in report.kernels.items())
     rows = [
         ("memory", f"{sum(report.memory.values()) / 2**30:.2f} of {report.chip.hbm / 2**30:.0f} GiB: {parts}"),
         ("FLOPs", f"{report.flops / 1e9:.1f} G in matrix products (bfloat16 passes: {passes})"),
         ("HBM traffic", f"{report.hbm_bytes / 1e9:.2f} GB"),
-        *([("kernels", f"{sum(report.kernels.values()):,} launches: {kernels}")] if on_gpus else []),
         *(
             (
                 collective.kind,
-                f"{collective.bytes / 1e6:.2f} MB, calls: {collective.calls}, "
-                f"{kind}s: {collective.devices}{_along(collective)}",
+                f"{collective.bytes / 1e6:.2f} MB, calls: {collective.calls}, {kind}s: {collective.devices}",
             )
             for collective in report.collectives
         ),
@@ -166,21 +146,6 @@ def describe(report: Report) -> str:
     ]
     note = f"For one {kind}, at its peaks: a bound, not a measurement. Compiled in {report.compile_seconds:.0f} s."
     return "\n".join([*(f"{name:<20}{text}" for name, text in rows), note])
-
-
-def _along(collective: Collective) -> str:
-    return f" along {' and '.join('xyz'[axis] for axis in collective.axes)}" if collective.axes else ""
-
-
-def largest(report: Report, top: int) -> str:
-    """The `top` largest consumers of HBM traffic of one topology, as text."""
-    lines = [f"{report.topology}: the largest {min(top, len(report.consumers))} of {len(report.consumers)} consumers"]
-    for consumer in report.consumers[:top]:
-        share = consumer.bytes / report.hbm_bytes
-        first, *other_types = consumer.type.split(", ")
-        kind = f"{consumer.kind} {first}{f' and {len(other_types)} more' if other_types else ''}"
-        lines.append(f"{consumer.bytes / 1e9:8.3f} GB {share:6.1%} {consumer.calls:6}x  {kind}  {consumer.name}")
-    return "\n".join(lines)
 
 
 def table(reports: list[Report]) -> str:

@@ -36,9 +36,6 @@ def choose_batch(
 
     For weak scaling: the examples per chip (by default the config's batch on the first topology) × chips; for strong
     scaling: the config's.
-
-    Raises:
-      UserError: when the chips cannot share it evenly.
     """
     if scaling == "strong":
         check_divides(batch_size, chips)
@@ -55,12 +52,7 @@ def padded_length(tokens: float, max_length: int) -> int:
 
 
 def read_models(spec: ModelSpec, data: DataSpec, denoising: str) -> tuple[EncoderConfig, EncoderConfig | None]:
-    """The encoder, and the generator if an objective has one; both fit the run.
-
-    Args:
-      spec, data: of the run.
-      denoising: what is taken from embeddings, `views.denoising`.
-    """
+    """The encoder, and the generator if an objective has one; both fit the run."""
     encoder = encoder_config(spec.init_from, spec.num_layers)
     field, most = data.longest
     if most > encoder.max_length:

@@ -5,7 +5,7 @@ Of several `--over`, each value of one meets each value of the others. An `==` i
 
 import itertools
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ml_collections import config_dict
@@ -22,25 +22,41 @@ LABEL = re.compile("(?<!=)(?<!@step)=(?!=)")  # what stands before one
 WORDS = {"true": True, "1": True, "false": False, "0": False}
 
 
-def rows_over(options: Sequence[str], config: config_dict.ConfigDict) -> tuple[Variant, ...]:
-    """The rows: `temperature=0.05` for `objective.info_nce.temperature`, unless the value has a label.
+def split_options(options: Sequence[str]) -> dict[str, list[str]]:
+    """The values by field of `--over FIELD=VALUE,VALUE`.
 
     Raises:
-      UserError: when a field is not one of the config, is given twice, or a value is not of its type.
+      UserError: when an option is not of that form, or a field is given twice.
     """
-    fields = flatten(config)
-    values: dict[str, list[tuple[Any, str]]] = {}
+    values: dict[str, list[str]] = {}
     for option in options:
         name, equals, texts = option.partition("=")
         if not equals or not texts.strip():
             raise UserError(
                 f"{OPTION} {option}: give a field and its values, e.g. {OPTION} train.learning_rate=1e-5,3e-5"
             )
-        if name not in fields:
-            raise UserError(f"{OPTION} {name}: {no_such_field(name, fields)}")
         if name in values:
             raise UserError(f"{OPTION} {name}: is given twice; give all values at once, with commas")
-        labelled = [_split(name, text.strip(), isinstance(fields[name], str)) for text in texts.split(",")]
+        values[name] = [text.strip() for text in texts.split(",")]
+    return values
+
+
+def rows_over(over: Mapping[str, Sequence[Any]], config: config_dict.ConfigDict) -> tuple[Variant, ...]:
+    """The rows: `temperature=0.05` for `objective.info_nce.temperature`, unless the value has a label.
+
+    Args:
+      over: by the names of fields their values, as text also with a label.
+      config: with the fields.
+
+    Raises:
+      UserError: when a field is not one of the config, or a value is not of its type.
+    """
+    fields = flatten(config)
+    values: dict[str, list[tuple[Any, str]]] = {}
+    for name, items in over.items():
+        if name not in fields:
+            raise UserError(f"{OPTION} {name}: {no_such_field(name, fields)}")
+        labelled = [_split(name, str(value), isinstance(fields[name], str)) for value in items]
         values[name] = [(_read(name, text, fields[name]), label) for text, label in labelled]
     short = short_names(values)
     return tuple(
@@ -54,7 +70,7 @@ def rows_over(options: Sequence[str], config: config_dict.ConfigDict) -> tuple[V
     )
 
 
-def make_sweep(config: config_dict.ConfigDict, options: Sequence[str]) -> None:
+def make_sweep(config: config_dict.ConfigDict, over: Mapping[str, Sequence[Any]]) -> None:
     """Gives a recipe's config the section `sweep` of these rows; the first one is the baseline.
 
     It has no columns yet: they follow from the whole config (`name_columns`).
@@ -64,8 +80,7 @@ def make_sweep(config: config_dict.ConfigDict, options: Sequence[str]) -> None:
     """
     if "sweep" in config:
         raise UserError(f"{OPTION}: this config has rows of its own; give a recipe, such as unsup_bert")
-    names = ", ".join(option.partition("=")[0] for option in options)
-    config.sweep = sweep_defaults(f"Values of {names}", "Ours", (), rows_over(options, config)[0].name)
+    config.sweep = sweep_defaults(f"Values of {', '.join(over)}", "Ours", (), rows_over(over, config)[0].name)
 
 
 def name_columns(config: config_dict.ConfigDict) -> None:

@@ -24,9 +24,6 @@ def plot(rows: Sequence[TableRow], sweep: Section) -> Pictures:
 
     A panel has our seeds, their mean ± standard deviation, and the paper's values on the same axis; at its right, our
     difference from the baseline. A metric that we have no value of has none, unless nothing of ours is there.
-
-    Returns:
-      The picture as "png" and as "svg". The same table gives the same bytes.
     """
     ours = [metric for metric in sweep.metrics if any(row.cells[metric].values for row in rows)]
     theirs = [metric for metric in sweep.metrics if any(row.cells[metric].paper for row in rows)]

@@ -9,22 +9,21 @@ from typing import Any, NamedTuple
 
 from tqdm import tqdm
 
-from simcse_jax.choices import EXTRA, RETRIEVAL, TRANSFER
-from simcse_jax.config.fields import flatten, has_scores, trains
+from simcse_jax.choices import EXTRA, RETRIEVAL
+from simcse_jax.config.evaluation_fields import has_scores
+from simcse_jax.config.fields import flatten, trains
 from simcse_jax.config.recorded import to_record
 from simcse_jax.config.sections import Section
 from simcse_jax.data.examples import prefix_of
 from simcse_jax.data.files import files_of
 from simcse_jax.data.sts import PREFIX, of_task
 from simcse_jax.errors import Preempted, UserError, option
-from simcse_jax.evaluation import transfer_files
 from simcse_jax.evaluation.postprocess import TARGET, TARGET_ALL
 from simcse_jax.host.names import by_field
 from simcse_jax.host.storage import is_remote, local_path
 from simcse_jax.objectives.registry import needing
 from simcse_jax.runs.reporters.opening import check_installed
 from simcse_jax.runs.workdir import Workdir
-from simcse_jax.training.evaluation import read_extra
 from simcse_jax.training.run import train_and_evaluate
 from simcse_jax.training.sweeps.metrics import (
     AFTER,
@@ -52,11 +51,7 @@ class SweepRun(NamedTuple):
         return f"{self.variant} (seed {self.seed})"
 
     def is_done(self) -> bool:
-        """Whether it has its scores, with those of `eval.extra`. If only these are missing, only they are computed.
-
-        Raises:
-          UserError: when its folder holds a run of another config.
-        """
+        """Whether it has its scores, with those of `eval.extra`. If only these are missing, only they are computed."""
         folder = Workdir(self.workdir)
         if not (folder.exists and folder.has_result):
             return False
@@ -66,43 +61,26 @@ class SweepRun(NamedTuple):
 
 
 def all_runs(variants: Sequence[tuple[Variant, Section]], sweep: Section, folder: Path) -> list[SweepRun]:
-    """Every variant with every seed, seed by seed, so that the table fills evenly.
-
-    Raises:
-      UserError: for a mistake that would stop every run, before the first starts.
-    """
-    if folder.exists() and not folder.is_dir():
-        raise UserError(f"{option('workdir', folder)}: is a file")
+    """Every variant with every seed, seed by seed, so that the table fills evenly."""
     runs_of = [(variant, config) for variant, config in variants if not variant.quoted]
     for variant, config in runs_of:
-        where = f"variant {variant.name!r}: config"
+        where = f"variant {variant.name!r}:"
         check_installed(config.train.report_to)
         if config.parallel.processes != 1:
-            raise UserError(f"{where}.parallel.processes: a sweep runs in one process; set it to 1")
+            raise UserError(f"{where} config.parallel.processes: a sweep runs in one process; set it to 1")
         if not has_scores(config):
             name = option("eval", "FILE")
             raise UserError(
-                f"{where}.eval.data is empty, and a sweep is a table of scores; give {name}: pairs with scores"
+                f"{where} config.eval.data is empty, and a sweep is a table of scores; give {name}: pairs with scores"
             )
         for field, name in sources(config).items():
             if not _exists(name):
-                raise UserError(f"{where}.{field}={name}: no such file (config.sweep.only chooses other rows)")
+                raise UserError(f"{where} config.{field}={name}: no such file (config.sweep.only chooses other rows)")
         for metric in sweep.metrics:
             check_measured(config, metric, where)
         if config.data.held_out and HELD_OUT_DEV in variant.chosen_on:  # not on what is the test set here
             check_measured(config, HELD_OUT_DEV, where)
     _check_same_tests(runs_of)
-    measured = [(config.eval.data, tuple(choose_extra(config, sweep.metrics))) for _, config in runs_of]
-    for data, extra in dict.fromkeys(measured):
-        try:
-            read_extra(data, extra)
-        except UserError as error:
-            raise UserError(f"config.sweep.metrics: {error}") from None
-    for data in dict.fromkeys(config.eval.data for _, config in runs_of if config.eval.transfer):
-        try:
-            transfer_files.read(data, TRANSFER)
-        except UserError as error:
-            raise UserError(f"config.eval.transfer: {error}") from None
     runs = []
     for seed in read_seeds(sweep):
         for variant, base in runs_of:
@@ -113,61 +91,29 @@ def all_runs(variants: Sequence[tuple[Variant, Section]], sweep: Section, folder
 
 
 def check_measured(config: Section, metric: str, where: str) -> None:
-    """Refuses a column that a run would leave empty.
-
-    Raises:
-      UserError: naming the field that must be set.
-    """
-    needed, of_retrieval = METRICS[metric], config.eval.retrieval
-    measured, scored = config.analysis.every, config.eval.every
-    if metric in ANALYZED and (not measured or scored % measured):
-        raise UserError(
-            f"{where}.analysis.every={measured}: must divide eval.every={scored} for the metric {metric}, so that "
-            "every checkpoint that can be the best one is measured"
-        )
-    if choose_extra(config, [metric]) and not config.eval.data:
-        raise UserError(f"{where}.eval.data: must be set for the metric {metric}")
-    if metric in AGAINST and not config.eval.against_start:
-        raise UserError(f"{where}.eval.against_start: must be set for the metric {metric}")
-    if metric == HELD_OUT_DEV and not config.data.held_out:
-        raise UserError(f"{where}.data.held_out: must be set for the metric {metric}")
-    if metric == HELD_OUT_DEV and not scored:
-        raise UserError(
-            f"{where}.eval.every=0: must be above 0 for the metric {metric}: where nothing is chosen, all rows held "
-            "out are the test set. Set it, or eval.against_start and the metric after"
-        )
-    if needed.measure and not (of_retrieval.data or config.data.held_out):
-        raise UserError(f"{where}.eval.retrieval.data: must be set for the metric {metric}")
-    if needed.measure and config.data.held_out and (graded := needing(config.objective, "scores")):
-        raise UserError(
-            f"{where}.data.held_out={config.data.held_out}: pairs with scores, which objective.{graded[0].name} needs, "
-            f"are judged by Spearman's correlation, not by {metric}; "
-            f"set config.sweep.metrics={_suggest_metrics(config)}"
-        )
-    if needed.measure and needed.measure not in of_retrieval.measures:
-        measures = ",".join(of_retrieval.measures)
-        raise UserError(f"{where}.eval.retrieval.measures={measures}: has no {needed.measure}, for {metric}")
-    if metric == RETRIEVAL_DEV and config.eval.development != RETRIEVAL:
-        raise UserError(f"{where}.eval.development={config.eval.development!r}: must be retrieval, for {metric}")
-    if not needed.tasks:
-        return
-    if needed.is_transfer:
-        if not config.eval.transfer:
-            raise UserError(f"{where}.eval.transfer: must be set for the metric {metric}")
-    elif not scores_tests(config):
-        problem = (
-            f"eval.data={config.eval.data} has no test tasks for {metric}; give SentEval's folder and eval.tasks, or"
-        )
-        if config.data.held_out:
-            problem = f"data.held_out={config.data.held_out}: {metric} is not measured on rows held out;"
-        raise UserError(f"{where}.{problem} set config.sweep.metrics={_suggest_metrics(config)}")
-    elif not set(needed.tasks) & set(config.eval.tasks):
-        raise UserError(f"{where}.eval.tasks={','.join(config.eval.tasks)}: has no {needed.tasks[0]}, for {metric}")
-
-
-def _suggest_metrics(config: Section) -> str:
-    """A metric that the run has."""
-    return AFTER if config.eval.against_start else choosing_metric(config)
+    """Refuses a column that a run would leave empty."""
+    column, every, held_out = METRICS[metric], config.eval.every, config.data.held_out
+    found, graded = config.eval.retrieval, held_out and needing(config.objective, "scores")
+    its_tests = scores_tests(config) and set(column.tasks) & set(config.eval.tasks)
+    needs = (
+        (metric in ANALYZED, config.analysis.every, "analysis.every"),
+        (metric in ANALYZED, not every % (config.analysis.every or 1), "analysis.every: a divisor of eval.every"),
+        (choose_extra(config, [metric]), config.eval.data, "eval.data"),
+        (metric in AGAINST, config.eval.against_start, "eval.against_start"),
+        (metric == HELD_OUT_DEV, held_out, "data.held_out"),
+        (metric == HELD_OUT_DEV, every, "eval.every"),  # otherwise all rows held out are the test set
+        (column.measure, (found.data or held_out) and not graded, "eval.retrieval.data"),
+        (column.measure, column.measure in found.measures, f"eval.retrieval.measures: {column.measure}"),
+        (metric == RETRIEVAL_DEV, config.eval.development == RETRIEVAL, "eval.development=retrieval"),
+        (column.is_transfer, config.eval.transfer, "eval.transfer"),
+        (column.tasks and not column.is_transfer, its_tests, "eval.data: SentEval's folder, and its eval.tasks"),
+    )
+    for is_needed, is_there, field in needs:
+        if is_needed and not is_there:
+            measured = AFTER if config.eval.against_start else choosing_metric(config)
+            raise UserError(
+                f"{where} the metric {metric} needs config.{field}; set it, or config.sweep.metrics={measured}"
+            )
 
 
 def _check_same_tests(rows: Sequence[tuple[Variant, Section]]) -> None:
@@ -175,19 +121,15 @@ def _check_same_tests(rows: Sequence[tuple[Variant, Section]]) -> None:
     seen: dict[tuple[str, int], tuple[bool, str]] = {}
     for variant, config in rows:
         evaluation, held_out = config.eval, config.data.held_out
-        if not held_out and not (evaluation.data and local_path(evaluation.data).is_file()):
-            continue
-        halved = bool(evaluation.every and (held_out or evaluation.against_start))
-        other, name = seen.setdefault((evaluation.data, held_out), (halved, variant.name))
-        if other != halved:
-            pairs, cure = "the rows held out", "eval.every to 0 in all rows or in none"
-            if not held_out:
-                pairs, cure = evaluation.data, "eval.every and eval.against_start alike in all rows"
-            half, whole = (variant.name, name) if halved else (name, variant.name)
-            raise UserError(
-                f"variant {half!r} would be scored on half of {pairs}, as the other half chooses its checkpoint, and "
-                f"variant {whole!r} on all of them, so a table cannot compare them; set config.{cure}"
-            )
+        if held_out or (evaluation.data and local_path(evaluation.data).is_file()):
+            halved = bool(evaluation.every and (held_out or evaluation.against_start))
+            other, name = seen.setdefault((evaluation.data, held_out), (halved, variant.name))
+            if other != halved:
+                raise UserError(
+                    f"one of the variants {name!r} and {variant.name!r} would be scored on half of the pairs, as the "
+                    "other half chooses its checkpoint, so a table cannot compare them; set config.eval.every and "
+                    "config.eval.against_start alike in all rows"
+                )
 
 
 def sources(config: Section) -> dict[str, str]:
@@ -227,12 +169,7 @@ def scores_tests(config: Section) -> bool:
 
 
 def run_all(runs: Sequence[SweepRun]) -> list[str]:
-    """Runs all that are not finished; a run that was stopped resumes.
-
-    A failed run (a loss that is not finite, data that cannot be read) is reported and skipped; the others continue.
-
-    Args:
-      runs: all of them.
+    """Runs all that are not finished; a run that was stopped resumes, and one that fails is reported and skipped.
 
     Returns:
       A line for each failed run.
@@ -264,14 +201,7 @@ def run_all(runs: Sequence[SweepRun]) -> list[str]:
 
 
 def report_finished(runs: Sequence[SweepRun], folder: Path) -> list[str]:
-    """Prints how many runs are finished; takes the place of `run_all` where nothing is to be run.
-
-    Returns:
-      No failed runs.
-
-    Raises:
-      UserError: if none is finished, so that there is no table.
-    """
+    """Takes the place of `run_all` where nothing is to be run; refuses a table without a finished run."""
     done = sum(run.is_done() for run in runs)
     if not done:
         raise UserError(f"config.sweep.run=False: none of the {len(runs)} runs in {folder} is finished; run some first")
@@ -302,27 +232,24 @@ def describe_runs(runs: Sequence[SweepRun]) -> str:
 
 def describe_machines(runs: Sequence[SweepRun]) -> str:
     """A line for below the table: versions and device of the runs that exist; several lines where these differ."""
+    names = ("simcse_jax", "jax", "flax", "optax", "numpy", "transformers", "tokenizers")
+
+    def machine(versions: Mapping[str, Any], device: Mapping[str, Any]) -> str:
+        listed = ", ".join(f"{name} {versions[name]}" for name in names if name in versions)
+        return f"{listed}; Python {versions['python']}; {device['count']} × {device['kind']}"
+
     records = [folder.read_run() for folder in (Workdir(run.workdir) for run in runs) if folder.exists]
-    lines = Counter(_machine(record["versions"], record["device"]) for record in records)
+    lines = Counter(machine(record["versions"], record["device"]) for record in records)
     if len(lines) == 1:
         return next(iter(lines))
     return "\n".join(f"- {count} run{'s' * (count > 1)}: {line}" for line, count in lines.items())
 
 
-def _machine(versions: Mapping[str, Any], device: Mapping[str, Any]) -> str:
-    names = ("simcse_jax", "jax", "flax", "optax", "numpy", "transformers", "tokenizers")
-    listed = ", ".join(f"{name} {versions[name]}" for name in names if name in versions)
-    return f"{listed}; Python {versions['python']}; {device['count']} × {device['kind']}"
-
-
 def check_same_data(runs: Sequence[SweepRun]) -> None:
-    """Refuses to compare runs that read different contents under the same name.
+    """Refuses to compare runs that, by their own records, read different contents under the same name.
 
-    The runs' own records are compared, so nothing is read again: training data, the pairs that chose checkpoints and
-    the model where the fields that name them are the same, and all else between the seeds of a row.
-
-    Raises:
-      UserError: naming two such runs, and the field.
+    These are training data, the pairs that chose checkpoints and the model where the fields that name them are the
+    same, and all else between the seeds of a row.
     """
     seen: dict[tuple[Any, ...], tuple[SweepRun, str]] = {}
     for run in runs:
@@ -352,17 +279,12 @@ def _source_values(run: SweepRun, field: str) -> tuple[Any, ...]:
     if field == "model.init_from":
         return config.model.init_from, config.model.num_layers
     if field == "data.train":
+        data = config.data
+        drawn = data.augment.name or data.subsample or data.held_out or data.positives in ("next_3_sentences", "spans")
         objectives = tuple(name for name, term in config.objective.items() if term.weight)
         read = tuple(item for item in flatten(config).items() if item[0].startswith(("data.", "teacher.")))
-        return config.model.init_from, trains(config), objectives, read, run.seed if draws_data(config) else None
+        return config.model.init_from, trains(config), objectives, read, run.seed if drawn else None
     return run.variant, None
-
-
-def draws_data(config: Section) -> bool:
-    """Whether the training data are other ones with another seed."""
-    data = config.data
-    drawn = data.augment.name or data.subsample or data.held_out
-    return bool(drawn or data.positives in ("next_3_sentences", "spans"))
 
 
 def _text(value: Any) -> str:

@@ -114,10 +114,6 @@ def comparable(variant: Variant, config: Section, absent: Mapping[str, Sequence[
 
     Left out are values of other pairs than STS-B's, averages for which the paper lacks a task that is there, and
     transfer tasks in another protocol.
-
-    Args:
-      variant, config: of a row.
-      absent: average → the tasks that it lacks, as in `SweepScores`.
     """
     paper, not_comparable = dict(variant.paper), set()
     for name, metric in METRICS.items():

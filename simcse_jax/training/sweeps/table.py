@@ -140,23 +140,7 @@ def write(
     notes: Sequence[str] = (),
     headings: Mapping[str, str] = HEADINGS,
 ) -> list[TableRow]:
-    """Writes NAME.md, NAME.csv, NAME.png and NAME.svg into the folder, all or none.
-
-    Args:
-      folder: the folder, created if needed.
-      name: of the files, without an ending.
-      sweep: `config.sweep`.
-      variants: the rows, in their order.
-      results: the scores of the finished runs; a variant, a seed or a metric may be missing.
-      notes: paragraphs for below the table, e.g. the command; empty ones are left out.
-      headings: of the columns, by metric.
-
-    Returns:
-      The table's rows.
-
-    Raises:
-      UserError: when the folder cannot be written to.
-    """
+    """Writes NAME.md, NAME.csv, NAME.png and NAME.svg into the folder, all or none."""
     rows = summarize(sweep, variants, results, headings)
     files: dict[str, str | bytes] = {"md": markdown(rows, sweep, notes), "csv": csv(rows, sweep), **plot(rows, sweep)}
     write_together(folder, {f"{name}.{kind}": content for kind, content in files.items()})

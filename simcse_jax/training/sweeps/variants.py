@@ -13,17 +13,16 @@ from typing import Any, NamedTuple
 from ml_collections import config_dict
 
 from simcse_jax.choices import RETRIEVAL
-from simcse_jax.config.checks import check_range, check_type, validate
+from simcse_jax.config.checks import check_field, check_type, validate
 from simcse_jax.config.fields import default_config, flatten, make_defaults
 from simcse_jax.config.flags import no_such_field
 from simcse_jax.config.recipes import run_recipe
 from simcse_jax.config.recorded import is_record
 from simcse_jax.config.sections import Config, Section
-from simcse_jax.errors import UserError, nearest, no_such
+from simcse_jax.errors import UserError, about, nearest, no_such
 from simcse_jax.field import Field, Rule, each_once, field
 from simcse_jax.training.sweeps.metrics import METRICS, WORDS, is_development, share_data
 
-LONGEST_NAME = 200  # bytes: a folder's name
 LARGEST_SEED = 2**32 - 1
 
 
@@ -119,69 +118,30 @@ def as_recipe(recipe: config_dict.ConfigDict, base: config_dict.ConfigDict) -> d
 
 
 def load_variants(path: str) -> tuple[Variant, ...]:
-    """The rows of a sweep's file, by its name on the command line: `FILE` or `FILE:ARGUMENT`.
-
-    Raises:
-      UserError: when the file is no sweep, or fails.
-    """
+    """The rows of a sweep's file, by its name on the command line: `FILE` or `FILE:ARGUMENT`."""
     if is_record(path):
         raise UserError(f"--config {path}: repeats one run; for a table give a sweep, or a field with --over")
     with run_recipe(path) as (module, argument):
         if not hasattr(module, "get_variants"):
             raise UserError(f"--config {path}: is not a sweep: it has no get_variants(); see configs/ablations/")
         variants = tuple(module.get_variants(*argument))
-    for variant in variants:
-        if not _is_variant(variant):
-            raise UserError(
-                f"--config {path}: get_variants() returned {variant!r:.100}, where a "
-                "Variant(name, {field: value}, {metric: number}, baseline, quoted, (metric,)) is needed"
-            )
+    if not all(isinstance(variant, Variant) for variant in variants):
+        raise UserError(f"--config {path}: get_variants() must return rows, each a Variant; see configs/ablations/")
     return variants
 
 
-def _is_variant(row: object) -> bool:
-    if not isinstance(row, Variant) or not isinstance(row.name, str) or not isinstance(row.baseline, str):
-        return False
-    if not isinstance(row.fields, Mapping) or not isinstance(row.paper, Mapping) or type(row.quoted) is not bool:
-        return False
-    numbers = all(type(value) in (int, float) for value in row.paper.values())
-    if type(row.chosen_on) is not tuple:
-        return False
-    return numbers and all(isinstance(name, str) for name in (*row.fields, *row.paper, *row.chosen_on))
-
-
 def read_seeds(sweep: Config) -> tuple[int, ...]:
-    """The seeds as integers: those of the command line arrive as text.
-
-    Raises:
-      UserError: when there are none, one is not a seed, or one is given twice.
-    """
+    """The seeds as integers: those of the command line arrive as text."""
     return _parse_seeds("config.sweep.seeds", sweep.seeds)
 
 
 def read_sweep(config: config_dict.ConfigDict, variants: Sequence[Variant]) -> list[tuple[Variant, Section]]:
-    """The variants to run, each with its whole config: the base without `sweep`, the variant's fields laid over.
-
-    Raises:
-      UserError: for a mistake in `config.sweep`, in a variant, or in a resulting config.
-    """
+    """The variants to run, each with its whole config: the base without `sweep`, the variant's fields laid over."""
     if "sweep" not in config:
         raise UserError("config.sweep is missing: this config is not a sweep; see configs/ablations/")
     sweep = config.sweep
-    if not isinstance(sweep, config_dict.ConfigDict):
-        raise UserError(
-            f"config.sweep={sweep!r:.100}: must come from sweep_defaults() of simcse_jax.training.sweeps.variants"
-        )
     for name, declared in FIELDS.items():
-        short = name.removeprefix("sweep.")
-        if short not in sweep:
-            raise UserError(
-                f"config.{name} is missing; start from sweep_defaults() of simcse_jax.training.sweeps.variants"
-            )
-        check_type(f"config.{name}", sweep[short], type(declared.default))
-        check_range(f"config.{name}", sweep[short])
-        for rule in declared.rules:
-            rule.check(f"config.{name}", sweep[short])
+        check_field(f"config.{name}", sweep[name.removeprefix("sweep.")], declared)
     if config.seed != default_config().seed:
         raise UserError(f"config.seed={config.seed}: a sweep's runs have the seeds of config.sweep.seeds; set that")
     chosen = _choose(sweep, variants)
@@ -198,11 +158,8 @@ def _choose(sweep: config_dict.ConfigDict, variants: Sequence[Variant]) -> list[
     if not names:
         raise UserError("the sweep has no variants; its get_variants() returns none")
     for name in names:
-        if not name.strip() or name != name.strip() or "/" in name or "," in name or name in (".", ".."):
+        if name != name.strip() or "/" in name or "," in name or name in ("", ".", ".."):
             raise UserError(f"variant {name!r}: a name must be a valid folder name, without commas or outer blanks")
-        check_range("variant", name)
-        if len(name.encode()) > LONGEST_NAME:
-            raise UserError(f"variant {name[:40]!r}…: a name may have {LONGEST_NAME} bytes at most")
         if names.count(name) > 1:
             raise UserError(f"variant {name!r}: two variants have that name")
     for variant in variants:
@@ -210,28 +167,20 @@ def _choose(sweep: config_dict.ConfigDict, variants: Sequence[Variant]) -> list[
             for metric in metrics:
                 if metric not in METRICS:
                     raise no_such(f"variant {variant.name!r}: {claim}", "metric", metric, METRICS)
-        if variant.quoted and (variant.fields or variant.baseline or not variant.paper):
-            raise UserError(f"variant {variant.name!r}: is quoted: it has the paper's values alone")
     _check_held_out(sweep, variants)
     only = [name.strip() for name in sweep.only.split(",") if name.strip()]
     for name in only:
         if name not in names:
             raise UserError(f"config.sweep.only: no variant {name!r}; the nearest one is {nearest(name, names)!r}")
     chosen = [variant for variant in variants if not only or variant.name in only]
-    quoted = [variant.name for variant in variants if variant.quoted]
+    run = [variant.name for variant in chosen if not variant.quoted]
     for variant in chosen:
-        if variant.quoted:
-            continue
         baseline = find_baseline(variant, sweep)
-        where = f"variant {variant.name!r}: its baseline" if variant.baseline else "config.sweep.baseline:"
-        if baseline not in names:
-            raise UserError(f"{where} {baseline!r} is not a variant; the nearest one is {nearest(baseline, names)!r}")
-        if baseline in quoted:
-            raise UserError(f"{where} {baseline!r} is quoted from the paper, so no run can be compared with it")
-        if only and baseline not in only:
-            other = "" if variant.baseline else ", or set config.sweep.baseline to one that is run"
+        if not variant.quoted and baseline not in run:
+            known = [other.name for other in variants if not other.quoted]
             raise UserError(
-                f"config.sweep.only leaves out {baseline!r}, the baseline of {variant.name!r}; add it{other}"
+                f"variant {variant.name!r}: its baseline {baseline!r} is none of the rows that are run; the nearest is "
+                f"{nearest(baseline, known)!r} (config.sweep.baseline, and config.sweep.only chooses rows)"
             )
     return chosen
 
@@ -265,7 +214,5 @@ def _apply_variant(config: config_dict.ConfigDict, variant: Variant) -> Section:
         for part in path:
             term = term[part]
         term[last] = value
-    try:
+    with about(f"variant {variant.name!r}"):
         return validate(resolved)
-    except UserError as error:
-        raise UserError(f"variant {variant.name!r}: {error}") from None

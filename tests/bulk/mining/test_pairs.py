@@ -33,7 +33,7 @@ def test_columns_are_chosen_by_first_rows_and_what_is_no_file_of_pairs_or_a_full
         ("a.csv", "anchor,positive,positive_row\na,p,-1\n", "line 2: the field 'positive_row' holds '-1'"),
         ("a.csv", f"anchor,positive,positive_row\na,p,{'1' * 5000}\n", "line 2: the field 'positive_row' holds '111"),
         ("a.jsonl", lines(ONE | {"positive_row": 2**63}), "line 1: the field 'positive_row' holds 9223372036854"),
-        ("a.jsonl", lines(ONE, TWO | {"positive_row": 4}), "line 2: has the field 'positive_row', which"),
+        ("a.jsonl", lines(ONE, TWO | {"positive_row": 4}), "line 1: the field 'positive_row' is missing"),
         ("a.jsonl", lines(ONE | {"positive_row": 4}, TWO), "line 2: the field 'positive_row' is missing"),
     ):
         raises(message, read, tmp_path / name, content)

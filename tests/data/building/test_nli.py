@@ -3,7 +3,7 @@ import json
 import pytest
 from support.data import raises
 
-from simcse_jax.data.building.nli import FILES, labelled_pairs, read_pairs, sentences, triplets
+from simcse_jax.data.building.nli import FILES, labelled_pairs, read_pairs, triplets
 from simcse_jax.data.building.reading import Tally, resolve
 
 ROWS = [  # premise, hypothesis, label
@@ -69,8 +69,6 @@ def test_triplets_have_both_hypotheses_pairs_a_label_and_mistakes_name_the_line(
     assert pairs == [(p.strip(), h, label) for p, h, label in ROWS if label != "-" and h]
     assert tally.notes == ["3 entailment, 2 neutral, 3 contradiction"] and tally.used == 8
     assert [pair.premise for pair in read(Tally("pairs"), "multinli", split="dev")] == ["D", "E"]  # of two files
-    found = list(sentences(read(Tally("pairs"), "multinli"), Tally("pairs")))
-    assert found == [("P3",), ("c3",), ("P3",), ("x",), ("P3",), ("e3",)]
     (tmp_path / "snli/snli_1.0_train.jsonl").write_text(snli("a", "b", "maybe"))
     raises("_train.jsonl: line 1: the label holds 'maybe'", lambda: list(read(Tally("pairs"), "snli")))
     (tmp_path / "senteval/labels.dev").write_text("neutral\n")

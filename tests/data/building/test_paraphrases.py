@@ -49,4 +49,4 @@ def test_paranmt_is_two_columns_and_any_two_captions_of_an_image_are_a_pair(tmp_
     assert len(set(pairs)) == len(pairs) == 10 and pairs[0] == ("caption 0 .", "caption 1 .")
     assert (tally.read, tally.used, tally.notes) == (8, 5, ["2 images"])
     for read in (paranmt, flickr_pairs):
-        raises("--source hf:x: must be a file", lambda: list(read(["hf:x"], Tally("pairs"))))
+        raises("hf:x: cannot be read", lambda: list(read(["hf:x"], Tally("pairs"))))

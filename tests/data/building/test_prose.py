@@ -1,9 +1,12 @@
 import sys
+from pathlib import Path
 
 import pytest
 from support.data import raises
 
-from simcse_jax.data.building.prose import plain_text, require_parser, split_sentences
+from simcse_jax.data.building.prose import plain_text, split_sentences
+from simcse_jax.data.building.reading import Tally
+from simcse_jax.data.building.wikipedia import read_pages
 
 ARTICLE = """{{Infobox person
 | name = Ada {{small|x}}
@@ -60,4 +63,4 @@ def test_sentences_end_where_the_rule_says_and_the_parser_is_asked_for_by_its_ex
         assert split_sentences(text) == sentences
     assert len(split_sentences("A " + "." * 500_000 + "x.")) == 1  # hours, if each point began a search
     monkeypatch.setitem(sys.modules, "mwparserfromhell", None)
-    raises("simcse_jax[wikipedia]", require_parser, "x.xml")
+    raises("simcse_jax[wikipedia]", lambda: list(read_pages([Path("x.xml")], Tally("pages"))))

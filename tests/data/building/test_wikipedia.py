@@ -35,7 +35,7 @@ ALL = [("One & more.",), ("Two.",), ("Three.",), ("Four.",)]
 @pytest.fixture
 def dump(tmp_path, monkeypatch):
     """Its markup is plain text, so that the parser is not needed."""
-    monkeypatch.setattr(wikipedia, "require_parser", lambda file: None)
+    monkeypatch.setattr(wikipedia, "require", lambda *asked, **where: None)
     monkeypatch.setattr(wikipedia, "plain_text", lambda text, hidden: f"{text}" if hidden == {"datei"} else "")
     path = tmp_path / "xwiki-1-pages-articles.xml.bz2"
     path.write_bytes(bz2.compress(DUMP))
@@ -58,13 +58,13 @@ def test_articles_are_read_packed_or_not_all_or_a_sample_and_broken_or_repeated_
     for name, data in contents.items():
         (tmp_path / name).write_bytes(data)
         tally = Tally("pages")
-        found = [(page.text, page.read(page.text)) for page in read_pages([tmp_path / name], tally)]
-        assert found == [(text, text) for text in ("One & more. Two.", "Three.\n\nFour.")]
+        found = [page() for page in read_pages([tmp_path / name], tally)]
+        assert found == [["One & more.", "Two."], ["Three.", "Four."]]
         assert (tally.read, tally.used) == (5, 2)
         assert {*tally.dropped} == {"redirects", "no articles (talk, templates, categories)", "without a sentence"}
     for other in (dump.with_suffix(""), tmp_path / "xwiki-1-pages-articles-multistream.xml.bz2"):
-        other.write_bytes(DUMP)
-        raises(f"is the same dump as {other.name}", lambda: list(read_pages([other, dump], Tally("pages"))))
+        other.write_bytes(DUMP if other.suffix == ".xml" else dump.read_bytes())
+        assert len(list(read_pages([other, dump], Tally("pages")))) == 2  # the same dump, compressed differently
     data = datasets.Dataset.from_dict({"title": ["A"], "text": ["Ada was born. She\n\nLife\nIt went on (so it did.)"]})
     data.save_to_disk(tmp_path / "saved")
     found = list(sentences([f"hf:{tmp_path}/saved"], Tally("pages"), 0, 1))

@@ -1,26 +1,6 @@
 import json
-import re
 
 from simcse_jax.evaluation.analysis import dynamics
-
-CONFIG = {"objective.info_nce.temperature": 0.05, "train.batch_size": 64, "data.augment.name": "", "model.mlp": "none"}
-
-
-def test_runs_are_called_by_what_differs():
-    for changes, expected in (
-        ([{}, {"objective.info_nce.temperature": 0.1}], ["temperature 0.05", "temperature 0.1"]),
-        ([{}, {"train.batch_size": 256}, {"train.batch_size": 16}], [f"batch size {size}" for size in (64, 256, 16)]),
-        ([{}, {"data.augment.name": "crop"}], ["augment name none", "augment name crop"]),
-        ([{}, {"seed": 1}], ["seed none", "seed 1"]),  # a field that one run lacks
-        ([{}, {"train.batch_size": 16, "model.mlp": "always"}], ["run0", "run1"]),  # two fields
-        ([{}, {"seed": 1, "new": 2}], ["run0", "run1"]),
-        ([{}, {}], ["run0", "run1"]),  # none
-        ([{}, {"train.batch_size": 16}, {"train.batch_size": 16}], ["run0", "run1", "run2"]),  # not told apart
-        ([{}], ["run0"]),
-    ):
-        configs = {f"runs/run{number}": CONFIG | change for number, change in enumerate(changes)}
-        assert dynamics.labels(configs) == expected
-
 
 DRAWS, DRAWN = ("alignment", "uniformity"), {"png": b"", "svg": b"<svg/>"}
 
@@ -54,10 +34,6 @@ def test_the_files_and_the_page_have_all_numbers_of_runs_or_of_one_measured_once
     assert "temperature 0.1" not in (folder / "alignment.svg").read_text()
     assert "temperature 0.1" in (folder / "uniformity.svg").read_text()
     page = (folder / "report.html").read_text()
-    rows = re.findall(r'<tr><th scope="row">(.*?)</th>(.*?)</tr>', page.split("<h2 id")[7])
-    cells = [[name, *re.findall("<td>(.*?)</td>", rest)] for name, rest in rows]
-    assert cells[1] == ["temperature &lt;0.05&gt;", "10", "0.400", "0.400", "0.400", "0.400", "0.250", "0.400"]
-    assert cells[3] == ["temperature 0.1", "20", "0.100", "0.100", "0.100", "0.100", "–", "0.100"]
     assert "<0.05>" not in page
     first = page.split("<section")[0].split('<p class="lead">')[1]
     assert first.startswith("temperature &lt;0.05&gt;, last layer, step 0 → 10: anisotropy 0.900 → 0.400")
@@ -65,5 +41,5 @@ def test_the_files_and_the_page_have_all_numbers_of_runs_or_of_one_measured_once
     names = dynamics.write({"a": [point(0, 0.5)]}, tmp_path, data="s.txt", about={}, workdirs={"a": "a"}, versions={})
     assert "anisotropy.png" in names and "alignment.png" not in names
     page = (tmp_path / "report.html").read_text()
-    assert "a, last layer, step 0: anisotropy 0.500, " in page and "<td>0.500</td>" in page
+    assert "a, last layer, step 0: anisotropy 0.500, " in page
     assert "Alignment" not in page

@@ -23,7 +23,6 @@ def random(*shape: int, seed: int = 0) -> np.ndarray:
 
 
 def test_mean_cosines_and_similarities_are_those_of_all_pairs_without_looking_at_them():
-    assert isotropy.l2_norm(np.array([[3.0, 4.0], [0.0, 1.0]])) == pytest.approx(3)
     assert isotropy.normalize(np.zeros((2, 3))).tolist() == [[0, 0, 0]] * 2
     rows = random(3, 7, 5) * np.arange(1, 8)[:, None]  # of any length
     assert isotropy.mean_cosine(rows) == pytest.approx([pairs(layer) for layer in rows], abs=1e-12)
@@ -34,9 +33,6 @@ def test_mean_cosines_and_similarities_are_those_of_all_pairs_without_looking_at
     sums = np.stack([isotropy.normalize(rows).sum(axis=0) for rows in types])
     found = isotropy.self_similarity(sums, np.array([2, 3, 9]))
     assert found == pytest.approx([pairs(rows) for rows in types], abs=1e-12)
-    types, contexts = np.array([[0.5, 0.2], [0.1, 0.9]]), np.array([2, 4])
-    assert isotropy.average(types, contexts, "types") == pytest.approx([0.35, 0.5])
-    assert isotropy.average(types, contexts, "pairs") == pytest.approx([(0.5 + 6 * 0.2) / 7, (0.1 + 6 * 0.9) / 7])
     tokens = random(4, 6) * np.array([1, 10, 1, 1])[:, None]  # a long one draws the mean to itself
     expected = np.mean([cosine(token, tokens.mean(axis=0)) for token in tokens])
     assert isotropy.intra_sentence_similarity(tokens) == pytest.approx(expected, abs=1e-12)
@@ -60,8 +56,6 @@ def test_contributions_are_those_of_all_pairs_and_summarized_the_largest_first()
     found = isotropy.random_pairs(rows)
     assert found == pytest.approx(contributions(itertools.combinations(rows, 2)), abs=1e-12)
     assert found.sum() == pytest.approx(float(isotropy.mean_cosine(rows)), abs=1e-12)
-    products = np.mean([u * v for u, v in itertools.product(rows, repeat=2)], axis=0)  # of all pairs, with their norms
-    assert isotropy.mean_products(rows) == pytest.approx(products, abs=1e-12)
     types = [random(count, 5, seed=count) for count in (2, 3, 9)]
     different = [list(itertools.combinations(rows, 2)) for rows in types]
     means = [contributions(pairs) for pairs in different]

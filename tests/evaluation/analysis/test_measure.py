@@ -149,7 +149,7 @@ def test_what_is_written_of_a_layer_and_how_tokens_change_against_the_anisotropy
     data = sentences()
     surveys = [survey(encoder, data, Protocol()) for encoder in (tuned, base)]
     after, before = (measure(encoder, found) for encoder, found in zip((tuned, base), surveys, strict=True))
-    changes = token_changes(surveys[0], after, before, 5)
+    changes = token_changes(surveys[0], after, before)[:5]
     assert [change.token for change in changes] == surveys[0].names[:5]
     assert [change.count for change in changes] == surveys[0].counts[:5].tolist()
     assert [change.special for change in changes] == [True, False, False, False, False]

@@ -16,20 +16,14 @@ def rows(count: int, size: int = 24, seed: int = 0) -> np.ndarray:
 
 def test_the_correlation_has_the_rank_that_the_paper_claims_by_the_objective_and_numpy():
     for reading in rank.READINGS:
-        first, second, artificial = rows(7), rows(7, seed=1), rows(3, seed=2)
-        found = rank.correlation(first, second, artificial, reading)
-        expected = cross_correlation(*map(jnp.asarray, (first, second, artificial)), lambda x: x, reading)
+        view, artificial = rows(7), rows(3, seed=2)
+        found = rank.correlation(view, artificial, reading)
+        expected = cross_correlation(*map(jnp.asarray, (view, view, artificial)), lambda x: x, reading)
         assert np.allclose(found, expected, atol=1e-6)
         if reading == "released":
-            both = np.concatenate([np.concatenate([view, artificial]) for view in (first, second)], axis=1)
-            assert np.allclose(found, np.corrcoef(both.T)[:24, 24:], atol=1e-4)
-            constant = rank.correlation(np.ones((4, 2)), np.ones((4, 2)), np.empty((0, 2)), reading)
+            assert np.allclose(found, np.corrcoef(np.concatenate([view, artificial]).T), atol=1e-4)
+            constant = rank.correlation(np.ones((4, 2)), np.empty((0, 2)), reading)
             assert np.array_equal(constant, np.zeros((2, 2)))
-    for values in ((4.0, 2.0, 1.0, 0.0), (1.0, 1e-12, 1e-17), (0.0, 0.0)):
-        matrix = np.diag(values)
-        found, tolerance = rank.numerical_rank(np.linalg.svd(matrix, compute_uv=False))
-        assert found == np.linalg.matrix_rank(matrix)
-        assert tolerance == len(values) * np.finfo(float).eps * max(values)
     found = rank.measure(rows(40), [8, 16], [0, 5, 30], batches=3, seed=0)
     ranks = {(each.reading, each.batch, each.artificial): each for each in found}
     assert len(ranks) == len(found) == 12
@@ -38,7 +32,7 @@ def test_the_correlation_has_the_rank_that_the_paper_claims_by_the_objective_and
         assert each.bound == expected and each.ranks == [expected] * 3
         assert all(1 < value < expected for value in each.effective_ranks)
     again = rank.measure(rows(40), [8], [0], batches=3, seed=0)
-    assert again[0] == ranks["paper", 8, 0] and again[0].to_json()["ranks"] == [8, 8, 8]
+    assert again[0] == ranks["paper", 8, 0] and again[0].ranks == [8, 8, 8]
     assert rank.measure(rows(40), [8], [0], batches=3, seed=1)[0].effective_ranks != again[0].effective_ranks
     raises("--rank 41: the data have 40", rank.measure, rows(40), [41], [0], batches=1, seed=0)
     raises("not finite", rank.measure, rows(40) * np.nan, [8], [0], batches=1, seed=0)
@@ -46,7 +40,7 @@ def test_the_correlation_has_the_rank_that_the_paper_claims_by_the_objective_and
 
 def test_the_table_and_the_files_have_the_numbers(tmp_path):
     found = [
-        Rank(batch, count, reading, batch + count, [batch + count - 1, batch + count], [3.25, 4.0], 1e-12)
+        Rank(batch, count, reading, batch + count, [batch + count - 1, batch + count], [3.25, 4.0])
         for reading in READINGS
         for batch in (64, 128)
         for count in (0, 704)

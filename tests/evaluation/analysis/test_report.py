@@ -15,7 +15,7 @@ from support.fake_encoder import LAYERS, FakeEncoder
 from simcse_jax.evaluation.analysis import page, pictures, report, sentences
 from simcse_jax.evaluation.analysis.map import project
 from simcse_jax.evaluation.analysis.measure import measure
-from simcse_jax.evaluation.analysis.tokens import CHOICES, Protocol, survey
+from simcse_jax.evaluation.analysis.tokens import Protocol, survey
 from simcse_jax.evaluation.sts import Pairs
 
 FIELDS = ("anisotropy", "self_similarity", "intra_sentence_similarity", "l2_norm")
@@ -144,12 +144,10 @@ def test_the_page_has_the_numbers_of_all_models_and_pairs_and_names_are_text_not
         shares = [f"{100 * share:.1f}%" for share in own["top_share"]]
         assert row == [label, *shares, *(str(own["needed"][share]) for share in ("10", "20", "50"))]
         assert (other[0], other[1]) == (label, f"{numbers['informativity'][0]['r2']:.3f}")
-        layers = cells(page, html.escape(label))
-        assert [row[0] for row in layers[1:]] == [str(n) for n in range(len(numbers["layers"]))]
     assert ["jax", "1.2.3"] in cells(page, "Versions") and ["max length", "256"] in cells(page, "Protocol")
-    assert ["special tokens", f"out: {CHOICES['special_tokens']['out']}"] in cells(page, "Protocol")
+    assert ["special tokens", "out"] in cells(page, "Protocol")
     listed = cells(page, "The models")
-    assert [row[:3] for row in listed[1:3]] == [["minilm", "path/of/minilm", "–"], [NAME, f"path/of/{NAME}", "minilm"]]
+    assert [row[:2] for row in listed[1:3]] == [["minilm", "path/of/minilm"], [NAME, f"path/of/{NAME}"]]
     folder, _, found = written
     table = cells((folder / "report.html").read_text(), "The tokens that changed most")
     kinds, first = ("more contextualized", "less contextualized"), ["1"]
@@ -160,12 +158,10 @@ def test_the_page_has_the_numbers_of_all_models_and_pairs_and_names_are_text_not
     assert table[1] == first
     folder, *_ = written
     assert "best: 0.875 at n = 4" in (folder / "correlation.svg").read_text()
-    row = [f"minilm → {NAME} and mpnet → mpnet tuned", "0.875", "4", "4", "0.875"]
-    assert cells((folder / "report.html").read_text(), "Correlation of the changes")[1] == row
     page = (written[0] / "report.html").read_text()
     (about,) = re.findall('<p class="lead">(.*?)</p>', page.split("<section")[0])
     assert "19,000 tokens of 1,359 sentences of STS-B test" in about
-    assert f"{NAME}, mpnet and mpnet tuned" in html.unescape(about)
+    assert f"{NAME}, mpnet, mpnet tuned" in html.unescape(about)
     assert "<script>alert" not in page and "<b>" not in page and "runs/<" not in page
     assert html.escape(NAME) in page
 
@@ -190,34 +186,22 @@ SENTENCES = ["ab ac", "ab", "bc ab a", "a" * 41]
 
 def test_the_lines_of_a_report_name_the_data_the_layers_and_the_changes(tmp_path):
     found = survey(FakeEncoder(), SENTENCES, Protocol(min_count=2))
-    first, *others = report.data_lines("some.txt", {"a": found, "b": found}, 41).splitlines()
     types = f"{len(found.names)} token types that occur 2 times or more"
-    assert first == f"some.txt: 4 sentences, {found.units.sum()} tokens, {types}"
-    assert others == [
-        "some.txt: the anisotropy baseline has 4 tokens, one from each sentence",
-        "some.txt: 1 of the sentences are longer than 41 tokens and are cut",
+    assert report.data_lines("some.txt", {"a": found, "b": found}, 41).splitlines() == [
+        f"some.txt, {label}: 4 sentences, {found.units.sum()} tokens, {types}; the anisotropy baseline has 4 tokens, "
+        "one from each sentence; 1 of the sentences are longer than 41 tokens and are cut"
+        for label in "ab"
     ]
     found = survey(FakeEncoder(), SENTENCES[:3], Protocol(min_count=2, samples=3))
-    others = {"a": found, "b": found._replace(digest="another tokenizer's")}
-    lines = report.data_lines("some.txt", others, 41).splitlines()
-    assert [line.split(":")[0] for line in lines] == ["some.txt (a)", "some.txt (b)"]
-    assert "\n" not in report.data_lines("some.txt", {"a": found, "b": found}, 41)
+    assert report.data_lines("some.txt", {"a": found}, 41).endswith("2 times or more")
     found = measure(FakeEncoder(), survey(FakeEncoder(), SENTENCES, Protocol(min_count=2)))
-    header, _, *rows, same, random, r2 = report.table(found).splitlines()
+    header, _, *rows = report.table(found).splitlines()
     assert header.split(" | ")[0].strip() == "layer" and len(rows) == LAYERS + 1
     assert [float(cell) for cell in rows[-1].split(" | ")][:2] == [LAYERS, round(float(found.anisotropy[-1]), 3)]
-    assert same.startswith("pairs of the same token: the top 1, 2, 3 dimensions make up ")
-    assert random.startswith("random pairs: ") and r2.startswith("r² without the top k dimensions: ")
-    found = found._replace(dimensions=-np.ones_like(found.dimensions))
-    assert "pairs of the same token: their mean cosine is not positive" in report.table(found)
     assert report.change_lines({"pairs": [], "correlations": []}) == ""
     pair = {"model": "tuned", "base": "base", "more_contextualized": ["a", "b"], "less_contextualized": ["c"]}
     said = "\nbase → tuned\nmore contextualized: a b\nless contextualized: c"
     assert report.change_lines({"pairs": [pair], "correlations": []}) == said
-    same = pair | {"more_contextualized": [], "less_contextualized": []}
-    said_of_same = "\nbase → tuned\nmore contextualized: none\nless contextualized: none"
-    assert report.change_lines({"pairs": [same], "correlations": []}) == said_of_same
-    assert "No token" in report._changes([same | {"tokens": []}])
     both = {"pairs": [["tuned", "base"], ["x", "y"]], "best": 0.98765, "best_n": 12, "by_n": [None] * 30}
     line = "base → tuned and y → x: correlation of the changes: at best 0.988, over the 12 most frequent of 30 tokens"
     assert report.change_lines({"pairs": [pair], "correlations": [both]}) == f"{said}\n\n{line}"

@@ -55,7 +55,7 @@ def test_graded_pairs_are_measured_before_and_after_or_each_sentence_with_its_ne
     assert len(sentences.sample([], alike).sentences) == 7
 
 
-def test_the_headline_says_what_became_of_unrelated_sentences_and_where_poolers_differ():
+def test_the_headline_says_what_became_of_unrelated_sentences_and_the_lines_where_poolers_differ():
     about = sentences.sample([], GRADED)
     narrow, wide = rows(0, 9.0), rows(0, 0.0)
     text = sentences.headline(compared(about, before=wide, after=narrow))
@@ -72,6 +72,5 @@ def test_the_headline_says_what_became_of_unrelated_sentences_and_where_poolers_
     assert "crowd" in sentences.headline(compared(about, before=rows(0, 0.0), after=np.c_[rows(0, 9.0), rows(1, 9.0)]))
     both, poolers = {"base": rows(0, 0.0), "run": rows(0, 9.0)}, {"base": "avg", "run": "cls"}
     found, _ = sentences.compare(sentences.sample([], GRADED), both, [("run", "base")], "some.tsv", poolers)
-    assert ", by different poolers; Spearman " in sentences.headline(found)
     assert sentences.changed(found)[1].endswith("compare with base@cls")
-    assert "poolers" not in sentences.headline(found | {"poolers": {"base": "cls", "run": "cls"}})
+    assert len(sentences.changed(found | {"poolers": {"base": "cls", "run": "cls"}})) == 1

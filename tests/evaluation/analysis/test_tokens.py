@@ -52,9 +52,6 @@ def changed(changes, names=None, special=()) -> list[TokenChange]:
 
 
 def test_what_changed_most_is_told_by_sign_and_correlated_over_the_most_frequent_tokens():
-    tuned, base = np.array([0.9, 0.3]), np.array([0.6, 0.8])
-    found = tokens.self_similarity_change(tuned, 0.1, base, 0.4)  # by each one's own anisotropy
-    assert found == pytest.approx([0.6, -0.2])
     found = tokens.most_changed(changed([0.1, -0.3, 0.5, -0.1, 0.0], ["a", "b", "c", "d", "e"]), 2)
     assert found == (["b", "d"], ["c", "a"])
     assert tokens.most_changed(changed([0.1, 0.2], ["a", "b"])) == ([], ["b", "a"])
@@ -103,9 +100,9 @@ def test_the_baseline_has_a_token_each_of_random_sentences_and_something_must_re
     places = [tokens.draw(np.array([1000]), 1, seed)[0] for seed in range(200)]
     assert 400 < np.mean(places) < 600 and len(set(places)) > 150
     for data, choices, message in (
-        ([], {}, "file: has no sentences"),
-        (["a", " ", ""], {}, "file: has 1 sentence to"),
-        (["a", "a"], {"repeated_sentences": "drop"}, "file: has 1 sentence to"),
+        ([], {}, "file: has 0 sentences to"),
+        (["a", " ", ""], {}, "file: has 1 sentences to"),
+        (["a", "a"], {"repeated_sentences": "drop"}, "file: has 1 sentences to"),
         (["a b", "a c"], {}, "file: has 2 sentences to measure"),
         (["ab", "cd", "ef"], {"special_tokens": "out", "min_count": 2}, "no token occurs 2 times"),
         (["a b", "a c", "a d"], {"min_count": 9}, "file: no token occurs 9 times"),
@@ -113,7 +110,7 @@ def test_the_baseline_has_a_token_each_of_random_sentences_and_something_must_re
         raises(message, tokens.survey, FakeEncoder(), data, Protocol(**choices), "file")
 
 
-def test_models_are_compared_only_if_they_make_the_same_tokens_or_have_enough_in_common(monkeypatch):
+def test_models_are_compared_only_if_they_make_the_same_tokens():
     class Other(FakeEncoder):
         def token(self, number: int) -> str:
             return super().token(number).upper()
@@ -122,10 +119,3 @@ def test_models_are_compared_only_if_they_make_the_same_tokens_or_have_enough_in
     one, other = tokens.survey(FakeEncoder(), data, ALL), tokens.survey(Other(), data, ALL)
     tokens.check_same_tokens({"one": one, "again": tokens.survey(FakeEncoder(5), data, ALL)})
     raises("one and other have different tokenizers", tokens.check_same_tokens, {"one": one, "other": other})
-    letters = "a b c d e f g h i"
-    first = tokens.survey(FakeEncoder(), [f"{letters} j"] * 3, ALL)
-    tokens.check_in_common(first, tokens.survey(FakeEncoder(), [f"{letters} k j"] * 3, ALL))
-    monkeypatch.setattr(tokens, "FREQUENT", 10)  # the others are not correlated
-    for rare in (["j"], []):
-        other = tokens.survey(FakeEncoder(), [f"{letters} k"] * 3 + rare, ALL)
-        raises("have 9 frequent tokens in common", tokens.check_in_common, first, other)

@@ -100,7 +100,7 @@ def test_a_job_that_lost_its_run_changes_neither_its_metrics_nor_its_trackers(st
         before, sent = dict(store.objects), [*fake.runs["run0"]]
         metrics.write(3, {"loss": 1.5})  # a log line: the next checkpoint reports it
         for end in (metrics.flush, metrics.close):
-            with pytest.raises(UserError, match="gs://bucket/run: another process has taken over"):
+            with pytest.raises(UserError, match="gs://bucket/run: another job has taken over"):
                 end()
     assert store.objects == before and fake.runs == {"run0": sent} and not fake.closed
 

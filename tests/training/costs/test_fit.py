@@ -6,7 +6,7 @@ from simcse_jax.runs.state import ModelSpec
 from simcse_jax.training.costs import compile, fit
 from simcse_jax.training.setup import abstract_step
 
-ADVICE = [(2, "it fits with --config.parallel.chunk_size=2"), (0, "no parallel.chunk_size makes it fit")]
+ADVICE = [(2, "it fits with --config.parallel.chunk_size=2"), (0, "no --config.parallel.chunk_size makes it fit")]
 
 
 @pytest.mark.parametrize(("limit", "advice"), ADVICE)
@@ -21,7 +21,7 @@ def test_what_does_not_fit_comes_with_the_chunk_size_or_the_batch_that_does(limi
     monkeypatch.setattr(fit, "describe", str)
     with pytest.raises(UserError) as error:
         fit.step_costs(abstract_step(tiny_config(), TINY, 1), "v5e:2x2")
-    assert str(error.value) == (f"v5e:2x2, batch 32: out of memory: a chip needs 24.0 GiB and has 16.00; {advice}")
+    assert str(error.value) == (f"v5e:2x2, 8 a device: out of memory: a device needs 24.0 GiB and has 16.00; {advice}")
     captured = capsys.readouterr()
     assert "trying --config.parallel.chunk_size=4" in captured.err
     assert captured.out == ("a report of chunks of 2\n" if limit else "")
@@ -33,6 +33,6 @@ def test_what_does_not_fit_comes_with_the_chunk_size_or_the_batch_that_does(limi
 
     monkeypatch.setattr(fit, "compile_encoding", compile_encoding)
     monkeypatch.setattr(fit, "describe", str)
-    with pytest.raises(UserError, match=r"8 sentences a device: out of memory: .*; it fits with --batch-per-chip=2"):
+    with pytest.raises(UserError, match=r"8 a device: out of memory: .*; it fits with --batch-per-chip=2"):
         fit.encoding_costs(ModelSpec(), TINY, (32, 16), "float32", "v5e:2x2", 4)
     assert capsys.readouterr().out == "a report\n"

@@ -14,7 +14,7 @@ SIZE = TINY.hidden_size
 def plan(text, topology="h200:2x8", nodes=2):
     """Training takes a millisecond a step of 64 sentences at the peak, encoding a tenth of it."""
     fields = {"chips": 16, "batch": 64, "sentences": 64, "compile_seconds": 1.0, "memory": {}, "hbm_bytes": 0}
-    empty = Report(topology, passes={}, nodes=nodes, collectives=[], kernels={}, consumers=[], **fields)
+    empty = Report(topology, passes={}, nodes=nodes, collectives=[], **fields)
     flops = int(empty.chip.flops / 1000)
     reports = (dataclasses.replace(empty, passes={1: amount}) for amount in (flops, flops // 10))
     return CorpusPlan(read_plan(text), TINY, *reports)
@@ -68,11 +68,8 @@ def test_where_search_ends_and_every_assumption_is_in_the_table_with_bytes_for_p
     [
         ("", "--plan '': unknown"), ("sentences=1e10,", "--plan '': unknown"), ("sentences=5", "needs tokens"),
         ("tokens=22", "needs sentences"), ("sentence=1e10", "unknown; the nearest are sentences"),
-        ("sentences=many", "--plan sentences=many: must be a number above 0 and at most 1e+15"),
-        ("sentences=1e16", "--plan sentences=1e16: must be a number above 0 and at most 1e+15"),
-        ("sentences=1,tokens=0.5", "tokens=0.5: must be a number from 1"), ("sentences=nan", "a number above 0"),
-        ("sentences=-1", "must be a number above 0"), ("sentences=1,sentences=2", "has sentences twice"),
-        ("sentences=1,tokens=2,encode_utilization=1.5", "must be a number above 0 and at most 1"),
+        ("sentences=many", "--plan sentences=many: must be a number above 0"),
+        ("sentences=nan", "must be a number above 0"), ("sentences=-1", "must be a number above 0"),
     ],
 )  # fmt: skip
 def test_mistakes_in_a_plan(text, message):

@@ -2,13 +2,11 @@ from pathlib import Path
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 import pytest
 from jax.sharding import PartitionSpec as P
 
-from simcse_jax.devices.mesh import AXIS, SumOrder, data_mesh
-from simcse_jax.devices.parts import gather
-from simcse_jax.training.costs.program import Collective, Consumer, Program, first_group, group_axes
+from simcse_jax.devices.mesh import AXIS, data_mesh
+from simcse_jax.training.costs.program import Collective, Program, group_size
 
 X, W = jnp.ones((64, 32)), jnp.ones((32, 32))
 
@@ -47,7 +45,7 @@ def test_bytes_are_those_of_xla_s_cost_analysis_times_those_of_loops_of_the_bran
     assert read(lambda table, rows: jnp.tanh(table[rows]), table, rows).bytes_accessed() < 2000
 
 
-def test_collectives_are_found_and_multiplied_and_told_apart_by_the_axes_of_a_torus():
+def test_collectives_are_found_and_multiplied():
     mesh = data_mesh(jax.devices())
 
     def body(x, w):  # x: (8, 32) on each of 8 devices
@@ -64,22 +62,9 @@ def test_collectives_are_found_and_multiplied_and_told_apart_by_the_axes_of_a_to
         Collective("all-reduce", 8, 1, 128),
         Collective("reduce-scatter", 8, 3, 3 * 8192),
     ]
-    # A sum over the rows and then the columns of 2 × 4 devices, as `devices.parts` makes it.
-
-    def loss(part):  # (8, 32) on each device
-        return jnp.sum(jnp.tanh(gather(part, P(AXIS), jnp.dtype(jnp.float32), SumOrder((2, 4), (1, 0)))))
-
-    function = jax.shard_map(jax.grad(loss), mesh=data_mesh(jax.devices()), in_specs=P(AXIS), out_specs=P(AXIS))
-    program = read(function, X)
-    whole, quarter = 4 * 64 * 32, 64 * 32
-    assert program.collectives(list(np.ndindex(2, 4, 1))) == [
-        Collective("all-gather", 2, 1, quarter, (0,)), Collective("all-gather", 4, 1, whole, (1,)),
-        Collective("reduce-scatter", 2, 1, quarter, (0,)), Collective("reduce-scatter", 4, 1, whole, (1,)),
-    ]  # fmt: skip
-    assert program.collectives()[0] == Collective("all-gather", 2, 1, quarter)
 
 
-def test_the_bytes_that_a_ring_or_nodes_send_and_a_collective_s_first_group_and_its_axes():
+def test_the_bytes_that_a_ring_or_nodes_send_and_the_size_of_a_collective_s_groups():
     sent = {kind: Collective(kind, 4, 1, 1000).bytes_sent for kind in ("all-reduce", "all-gather", "reduce-scatter")}
     assert sent == {"all-reduce": 1500, "all-gather": 750, "reduce-scatter": 750}
     assert Collective("collective-permute", 4, 1, 1000).bytes_sent == 1000
@@ -90,24 +75,18 @@ def test_the_bytes_that_a_ring_or_nodes_send_and_a_collective_s_first_group_and_
         assert exchange.sent_outside(16) == 0 and exchange.sent_inside(16) == exchange.bytes_sent
     # Nothing of an all-to-all is the same on two devices: half of it goes to the other node.
     assert Collective("all-to-all", 16, 1, 1600).sent_outside(8) == 800
-    places = list(np.ndindex(2, 4, 1))  # of eight chips
-    for groups, group, axes in (
-        ("{{0,1,2,3},{4,5,6,7}}", (0, 1, 2, 3), (1,)), ("{{0,4},{1,5},{2,6},{3,7}}", (0, 4), (0,)),
-        ("{{0,1,4,5},{2,3,6,7}}", (0, 1, 4, 5), (0, 1)), ("[2,4]<=[8]", (0, 1, 2, 3), (1,)),
-        ("[4,2]<=[2,4]T(1,0)", (0, 4), (0,)), ("[1,8]<=[8]", tuple(range(8)), (0, 1)),
-        ("mesh['a'=2,'b'=4] {'b'}", (0, 1, 2, 3), (1,)), ("mesh['a'=2,'b'=4] {'a'}", (0, 4), (0,)),
-        ("mesh['a'=2,'b'=4] {'a','b'}", tuple(range(8)), (0, 1)), ("{}", tuple(range(8)), (0, 1)),
+    for groups, size in (
+        ("{{0,1,2,3},{4,5,6,7}}", 4), ("{{0,4},{1,5},{2,6},{3,7}}", 2), ("[2,4]<=[8]", 4), ("[4,2]<=[2,4]T(1,0)", 2),
+        ("mesh['a'=2,'b'=4] {'b'}", 4), ("mesh['a'=2,'b'=4] {'a'}", 2), ("mesh['a'=2,'b'=4] {'a','b'}", 8), ("{}", 8),
     ):  # fmt: skip
-        assert first_group(f", replica_groups={groups}, dimensions={{0}}", 8) == group
-        assert group_axes(group, places) == axes
-        assert group_axes(group, ()) == group_axes(group, [()] * 8) == ()  # of devices that are no TPUs
+        assert group_size(f", replica_groups={groups}, dimensions={{0}}", 8) == size
 
 
 def written(name):
     return (Path(__file__).parent / "programs" / f"{name}.hlo").read_text()
 
 
-def test_a_tpu_s_program_is_read_with_its_two_memories_fusions_of_collectives_and_kernels_own_accounts():
+def test_a_tpu_s_program_is_read_with_its_two_memories_and_fusions_of_collectives():
     """A loop over a table, whose rows are summed over devices, copies to the chip's memory, and a gather."""
     program = Program(written("tpu"))
     # In HBM: seven turns that read ten rows and compare the counter, a table and five rows fetched, the result.
@@ -120,32 +99,15 @@ def test_a_tpu_s_program_is_read_with_its_two_memories_fusions_of_collectives_an
     scattered = Collective("reduce-scatter", 8, 1, 4 * 8 * 16 * 128)
     program = Program(written("tpu_asynchronous"))
     assert program.collectives() == [Collective("all-gather", 8, 1, 2 * 768 * 768), scattered]
-    text = """HloModule m
-ENTRY main (x: f32[64,32]) -> f32[64,32] {
-  %x = f32[64,32]{1,0} parameter(0)
-  ROOT %y = f32[64,32]{1,0} custom-call(%x), custom_call_target="tpu_custom_call", backend_config=CONFIG
-}"""
-
-    def with_account(of_bytes):
-        config = f'{{"custom_call_config":{{"cost_estimate":{{"flops":"7","bytes_accessed":"{of_bytes}"}}}}}}'
-        return Program(text.replace("CONFIG", config)).bytes_accessed()
-
-    assert with_account(123456) == 123456
-    assert with_account(0) == 2 * 64 * 32 * 4  # it gives none
 
 
-def test_a_gpu_s_program_is_read_with_its_launches_and_consumers_and_fusions_of_several_arrays():
+def test_a_gpu_s_program_is_read_with_fusions_of_several_arrays():
     """A product by cuBLAS with its scratch memory, a loop, an exchange of two arrays."""
     program = Program(written("gpu"))
     product = 2 * (64 * 32 + 32 * 32) + 4 * 64 * 32  # without the scratch memory
     fusions, copy, exchange = 10 * (4 + 2) * 64 * 32, 2 * 4 * 64 * 32, 9 * 2 * (64 * 32 + 32 * 32)
     assert program.bytes_accessed() == product + fusions + copy + exchange
-    assert program.kernels() == {"fusions": 10, "library calls": 1, "copies": 1, "others": 0}
     assert program.collectives() == [Collective("all-gather", 8, 1, 2 * 768 * 32)]
-    largest, second, *_ = program.consumers()
-    assert largest == Consumer("layers.*/convert", "fusion", "bf16[64,32]", 10, fusions)
-    assert (second.kind, second.bytes) == ("all-gather-start", exchange)
-    assert sum(each.bytes for each in program.consumers()) == program.bytes_accessed()
     program = Program("""\
 HloModule jit_f, is_scheduled=true
 

@@ -29,9 +29,7 @@ def test_the_columns_of_a_config_the_batch_and_fine_lengths():
     assert choose_batch(64, None, 16, 8, "strong") == 64
     with pytest.raises(UserError, match="batch_size=64 is not divisible by 12 devices"):
         choose_batch(64, None, 12, 8, "strong")
-    with pytest.raises(UserError, match="batch_size=63 is not divisible by 8 devices; the nearest are 56 and 64"):
+    with pytest.raises(UserError, match="batch_size=63 is not divisible by 8 devices"):
         choose_batch(63, None, 8, 8)
-    with pytest.raises(UserError, match=r"the nearest are 8$"):
-        choose_batch(6, None, 8, 8)
     for tokens, most, length in ((22, 32, 24), (29.5, 30, 30), (3, 32, 8), (600, 1024, 1024)):
         assert padded_length(tokens, most) == length

@@ -3,7 +3,7 @@ import pytest
 from simcse_jax.config.fields import default_config
 from simcse_jax.config.flags import split_option
 from simcse_jax.errors import UserError
-from simcse_jax.training.sweeps.over import OPTION, make_sweep, name_columns, rows_over
+from simcse_jax.training.sweeps.over import OPTION, make_sweep, name_columns, rows_over, split_options
 from simcse_jax.training.sweeps.variants import read_sweep
 
 NO_LABEL = "is not VALUE=LABEL"
@@ -14,32 +14,32 @@ def test_each_value_of_a_field_meets_each_one_of_the_others_and_rows_there_are_o
     over, rest = split_option(given, OPTION)
     assert rest == ["--config=x", "--workdir=w"]
     config = default_config()
-    make_sweep(config, over)
+    make_sweep(config, split_options(over))
     name_columns(config)
-    rows = read_sweep(config, rows_over(over, config))
+    rows = read_sweep(config, rows_over(split_options(over), config))
     assert [row.name for row, _ in rows] == ["batch_size=8 init_from=a-b", "batch_size=16 init_from=a-b"]
     assert [(each.train.batch_size, each.model.init_from) for _, each in rows] == [(8, "a/b"), (16, "a/b")]
     assert config.sweep.baseline == rows[0][0].name and config.sweep.metrics == ("stsb_dev",)
     config, over = default_config(), ["train.batch_size=8=small,16=small"]
-    make_sweep(config, over)
+    make_sweep(config, split_options(over))
     name_columns(config)
     with pytest.raises(UserError, match="variant 'small': two variants have that name"):
-        read_sweep(config, rows_over(over, config))
+        read_sweep(config, rows_over(split_options(over), config))
     with pytest.raises(UserError, match="--over: this config has rows of its own"):
-        make_sweep(config, over)
+        make_sweep(config, split_options(over))
 
 
 def test_a_value_may_have_a_label_and_has_its_field_s_type_and_fields_of_one_name_their_whole_names(tmp_path):
     (tmp_path / "a=b").mkdir()
     models = f"model.init_from=ann/base=published,{tmp_path / 'a=b'}"
-    rows = rows_over([models, "objective.info_nce.temperature=0.02 = cold,1"], default_config())
+    rows = rows_over(split_options([models, "objective.info_nce.temperature=0.02 = cold,1"]), default_config())
     folder = f"init_from={tmp_path}/a=b".replace("/", "-")
     ends = ("cold", "temperature=1.0")
     assert [row.name for row in rows] == [f"{start} {end}" for start in ("published", folder) for end in ends]
     assert rows[0].fields == {"model.init_from": "ann/base", "objective.info_nce.temperature": 0.02}
     assert rows[3].fields["model.init_from"] == str(tmp_path / "a=b")
     over = ["train.unpad=True,false", "objective.info_nce.weight=1", "objective.mlm.weight=.1"]
-    rows = rows_over(over, default_config())
+    rows = rows_over(split_options(over), default_config())
     assert [row.fields["train.unpad"] for row in rows] == [True, False]
     assert rows[0].fields["objective.info_nce.weight"] == 1.0
     assert rows[1].name == "train.unpad=False objective.info_nce.weight=1.0 objective.mlm.weight=0.1"
@@ -50,7 +50,7 @@ def test_a_value_may_have_a_label_and_has_its_field_s_type_and_fields_of_one_nam
         ("model.init_from=runs/t==1/b", "runs/t=1/b", "init_from=runs-t=1-b"),
         ("model.init_from=runs/t==1=x==1", "runs/t=1", "x=1"),
     ):  # fmt: skip
-        (row,) = rows_over([over], default_config())
+        (row,) = rows_over(split_options([over]), default_config())
         assert (row.fields, row.name) == ({over.partition("=")[0]: value}, name)
 
 
@@ -68,7 +68,7 @@ def test_a_value_may_have_a_label_and_has_its_field_s_type_and_fields_of_one_nam
 )  # fmt: skip
 def test_a_mistake_names_the_field(over, message):
     with pytest.raises(UserError, match=message) as caught:
-        rows_over(over, default_config())
+        rows_over(split_options(over), default_config())
     assert str(caught.value).startswith("--over ")
 
 
@@ -80,7 +80,7 @@ def test_the_columns_follow_from_the_whole_config_unless_they_are_given():
         ({"eval.against_start": True, "sweep.metrics": ("steps",)}, ("steps",)),
     ):  # fmt: skip
         config = default_config()
-        make_sweep(config, ["seed=1"])
+        make_sweep(config, {"seed": [1]})
         config.update_from_flattened_dict(fields)
         name_columns(config)
         assert config.sweep.metrics == columns

@@ -114,7 +114,7 @@ def test_what_is_done_is_skipped_and_a_changed_config_is_refused(finished, file,
         run(file, workdir, only_a, "--config.sweep.seeds=3", DRAW_ONLY)
     with pytest.raises(UserError, match=r"train\.batch_size was 8, is 16"):
         run(file, workdir, TAME, "--config.train.batch_size=16")
-    with another_job(held(workdir)), pytest.raises(UserError, match=f"{workdir}: process {os.getpid()} on "):
+    with another_job(held(workdir)), pytest.raises(UserError, match=f"{workdir}: another job"):
         run(file, workdir, TAME)
 
 
@@ -209,21 +209,21 @@ WRONG_ROWS = [
     ({"eval.retrieval.data": "no/such"}, "config.eval.retrieval.data=no/such: no such file"),
     (WHITE | {"eval.postprocess_data": "no/such.txt"}, "eval.postprocess_data=no/such.txt: no such file"),
     (MEASURED | {"analysis.data": "no/such.txt"}, "config.analysis.data=no/such.txt: no such file"),
-    ({"eval.transfer": True}, "eval.transfer: "), (FOUND, "config.eval.data: must be set for the metric stsb_dev"),
+    (FOUND, "the metric stsb_dev needs config.eval.data"),
 ]  # fmt: skip
 WRONG_COLUMNS = [
-    ({}, "after", "config.eval.against_start: must be"), ({}, "held_out_dev", "config.data.held_out: must be set"),
-    ({}, "sts_avg", "eval.data=pairs.tsv has no test tasks"), ({}, "transfer_avg", "config.eval.transfer: must be set"),
-    ({}, "sickr_dev", "config.sweep.metrics: "), ({}, "anisotropy", "config.analysis.every=0: must divide eval.every="),
-    ({"eval.data": ".", "eval.tasks": ("STS13",)}, "STS12", "eval.tasks=STS13: has no STS12"),
-    ({"analysis.every": 3, "eval.every": 10}, "anisotropy", "config.analysis.every=3: must divide eval.every=10"),
-    ({}, "retrieval_map@5", "eval.retrieval.data: must be set"), (FOUND, "retrieval_map@5", "has no map@5, for"),
-    ({}, "retrieval_dev", "eval.development='stsb': must be"), (FOUND, "uniformity", "eval.data: must be set"),
-    (HELD_OUT | {"eval.every": 0}, "held_out_dev", "config.eval.every=0: must be above 0 for the metric held_out_dev"),
-    (HELD_OUT, "sts_avg", "held_out=100: sts_avg is not measured on rows held out; set config.sweep.metrics=after"),
-    (HELD_OUT | {"eval.against_start": False}, "STS12", "; set config.sweep.metrics=held_out_dev"),
-    (HELD_OUT | GRADED, "retrieval_ndcg@10", "which objective.cosent needs, are judged by Spearman's"),
+    ({}, "after", "eval.against_start"), ({}, "held_out_dev", "data.held_out"), ({}, "sts_avg", "eval.data: SentEval"),
+    ({}, "transfer_avg", "eval.transfer"), ({}, "anisotropy", "analysis.every; set it"),
+    ({"eval.data": ".", "eval.tasks": ("STS13",)}, "STS12", "eval.data: SentEval's folder, and its eval.tasks; set it"),
+    ({"analysis.every": 3, "eval.every": 10}, "anisotropy", "analysis.every: a divisor of eval.every"),
+    ({}, "retrieval_map@5", "eval.retrieval.data"), (FOUND, "retrieval_map@5", "eval.retrieval.measures: map@5"),
+    ({}, "retrieval_dev", "eval.development=retrieval"), (FOUND, "uniformity", "eval.data"),
+    (HELD_OUT | {"eval.every": 0}, "held_out_dev", "eval.every; set it, or config.sweep.metrics=after"),
+    (HELD_OUT, "sts_avg", "eval.data: SentEval's folder, and its eval.tasks; set it, or config.sweep.metrics=after"),
+    (HELD_OUT | {"eval.against_start": False}, "STS12", "eval.data: SentEval's folder"),
+    (HELD_OUT | GRADED, "retrieval_ndcg@10", "eval.retrieval.data"),
 ]  # fmt: skip
+WRONG_COLUMNS = [(fields, metric, f"needs config.{message}") for fields, metric, message in WRONG_COLUMNS]
 REFUSED = [(fields, "stsb_dev", message) for fields, message in WRONG_ROWS] + WRONG_COLUMNS
 
 
@@ -246,12 +246,8 @@ def test_what_a_run_measures_and_reads_is_accepted_but_not_rows_scored_on_other_
     assert runner.all_runs(rows(MEASURED), columns("anisotropy"), here / "sweep")
     assert runner.all_runs(rows(WHITE | {"eval.postprocess_data": "target"}), columns("stsb_dev"), here / "sweep")
     of_file = {"eval.against_start": True}
-    for base, fields, message in (
-        (HELD_OUT, (0, 10), "'row 1' would be scored on half of the rows held out, "),
-        (HELD_OUT, (10, 0), "'row 0' would be scored on half of .* and variant 'row 1'"),
-        (of_file, (10, 0), r"'row 0' would be scored on half of pairs\.tsv, .*eval\.every and eval\.against_start"),
-    ):
-        with pytest.raises(UserError, match=message):
+    for base, fields in ((HELD_OUT, (0, 10)), (HELD_OUT, (10, 0)), (of_file, (10, 0))):
+        with pytest.raises(UserError, match="one of the variants 'row 0' and 'row 1' would be scored on half"):
             each = rows(*(base | {"eval.every": every} for every in fields))
             runner.all_runs(each, columns("after"), here / "sweep")
         for same in (0, 10):
@@ -260,7 +256,7 @@ def test_what_a_run_measures_and_reads_is_accepted_but_not_rows_scored_on_other_
     ((variant, config),) = rows(HELD_OUT | {"eval.every": 0})
     runner.all_runs([(variant, config)], columns("after"), here / "sweep")
     chosen = variant._replace(chosen_on=("held_out_dev",))
-    with pytest.raises(UserError, match=r"'row 0': config\.eval\.every=0: must be above 0 for the metric held_out_dev"):
+    with pytest.raises(UserError, match=r"'row 0': the metric held_out_dev needs config\.eval\.every"):
         runner.all_runs([(chosen, config)], columns("after"), here / "sweep")
     runs = runner.all_runs(rows(HELD_OUT, HELD_OUT), columns("after"), here / "sweep")[:2]
     for number, each in enumerate(runs):
@@ -272,8 +268,6 @@ def test_what_a_run_measures_and_reads_is_accepted_but_not_rows_scored_on_other_
 
 
 def test_more_that_is_refused_before_scores_of_runs_without_a_checkpoint_are_dropped(file, here, tmp_path):
-    with pytest.raises(UserError, match=r"workdir=.*pairs\.tsv: is a file"):
-        runner.all_runs(rows({}), columns("stsb_dev"), here / "pairs.tsv")
     with pytest.raises(UserError, match=r"is a sweep; run it with simcse-jax sweep"):
         validate(parse(["--config", str(file), "--workdir=w"])[0])
     with pytest.raises(UserError, match="no such file"):

@@ -27,9 +27,7 @@ def get_config(rate="0.1"):
 def get_variants(rate="0.1"):
     return [Variant("a", {"train.epochs": 2}), Variant("b, c" if rate == "bad" else "b=1 c", {"model.dropout": 0.3})]
 """
-NO_ROWS = ["(1, 2)", "None", "[Variant(3, None)]", "[Variant('a', {3: 4})]", "[Variant('a', {}, 3)]"]
-NO_ROWS += ["[Variant('a', {}, {'stsb_dev': 'x'})]", "[Variant('a', {}, {}, 3)]", "[Variant('a', {}, {}, '', 'yes')]"]
-NO_ROWS += ["[Variant('a', {}, chosen_on='stsb_dev')]"]
+NO_ROWS = ["(1, 2)", "None"]
 
 
 def base(**sweep):
@@ -70,17 +68,16 @@ WRONG_SWEEPS = [
     ({"metrics": ()}, "metrics: there are none"), ({"metrics": ["stsb_dev"] * 2}, "metrics: stsb_dev is given twice"),
     ({"metrics": ("stsb_dv",)}, "no metric 'stsb_dv'; the nearest one is stsb_dev"),
     ({"only": "default,col"}, "only: no variant 'col'; the nearest one is 'cold 0.01'"),
-    ({"only": "cold 0.01"}, "leaves out 'default', the baseline of 'cold 0.01'"),
-    ({"only": "default,hot"}, "leaves out 'cold 0.01', the baseline of 'hot'"),
-    ({"baseline": "defalt"}, "baseline: 'defalt' is not a variant; the nearest one is 'default'"),
+    ({"only": "cold 0.01"}, "'cold 0.01': its baseline 'default' is none of"),
+    ({"only": "default,hot"}, "'hot': its baseline 'cold 0.01' is none of"),
+    ({"baseline": "defalt"}, "'defalt' is none of the rows that are run; the nearest is 'default'"),
     ({"report_once": ("STS12",)}, "STS12 is not a column"), ({"report_once": ("stsb_dev",)}, "of a development set"),
 ]  # fmt: skip
 WRONG_ROWS = [
-    (Variant("hot", {}), "two variants have that name"), (x(baseline="colld"), "its baseline 'colld' is not a variant"),
+    (Variant("hot", {}), "two variants have that name"), (x(baseline="colld"), "its baseline 'colld' is none"),
     *((Variant(name, {}), "a name must be a valid folder name") for name in ("a/b", "a, b", " ", " a", "..", ".")),
-    (Variant("x" * 300, {}), "bytes at most"), (x({}, {"sts_av": 1.0}), "'x': the paper's values: no metric 'sts_av'"),
+    (x({}, {"sts_av": 1.0}), "'x': the paper's values: no metric 'sts_av'"),
     (x(chosen_on=("stsb_de",)), "'x': what it was chosen on: no metric 'stsb_de'"),
-    *((x(*rest, quoted=True), "'x': is quoted: it has") for rest in (({"seed": 1}, SCORED), ({}, SCORED, "hot"), ())),
     (x({"model.poler": "avg"}), "'x': config.model.poler: no such field; the nearest one is config.model.po"),
     (x({"model": 1}), "config.model: no such field;"), (x({"sweep.seeds": (1,)}), "config.sweep.seeds: no such field;"),
     (x({"seed": 1}), "'x': config.seed is set by"), (x({"train.epochs": 1.0}), "train.epochs=1.0: must be of type int"),
@@ -91,7 +88,7 @@ MISTAKES = [(fields, VARIANTS, message) for fields, message in WRONG_SWEEPS]
 MISTAKES += [({}, (*VARIANTS, row), message) for row, message in WRONG_ROWS]
 MISTAKES += [
     ({}, (), "the sweep has no variants"),
-    ({"baseline": "x"}, (*VARIANTS, x({}, SCORED, quoted=True)), "config.sweep.baseline: 'x' is quoted from the paper"),
+    ({"baseline": "x"}, (*VARIANTS, x({}, SCORED, quoted=True)), "its baseline 'x' is none of the rows that are run"),
     ({"report_once": ("sts_avg",)}, (*VARIANTS, x(chosen_on=("STSBenchmark",))), "sts_avg has been seen: variant 'x'"),
 ]
 

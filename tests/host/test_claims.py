@@ -9,18 +9,18 @@ import pytest
 from support.object_store import NEEDS_GCSFS, WRITING
 
 from simcse_jax.errors import UserError
-from simcse_jax.host import locks
-from simcse_jax.host.locks import StoredLock, held, read_owner, this_job
+from simcse_jax.host import claims
+from simcse_jax.host.claims import StoredLock, held_in_store, read_owner, this_job
 from simcse_jax.host.storage import Folder, as_path, lock_of, remove, write_atomically
 
 pytestmark = NEEDS_GCSFS
 HOLD = """
 import sys
-from simcse_jax.host import locks
-from simcse_jax.host.locks import held
+from simcse_jax.host import claims
+from simcse_jax.host.claims import held_in_store
 from simcse_jax.host.storage import as_path
-locks.HEARTBEAT = 0.1
-with held(as_path(sys.argv[1])):
+claims.HEARTBEAT = 0.1
+with held_in_store(as_path(sys.argv[1]) / '.lock', as_path(sys.argv[1])):
     print("held", flush=True)
     sys.stdin.read()
 """
@@ -29,7 +29,7 @@ with held(as_path(sys.argv[1])):
 @pytest.fixture(autouse=True)
 def quick(monkeypatch):
     for name, seconds in (("HEARTBEAT", 0.1), ("LOST", 0.8), ("LOOK", 0.05)):
-        monkeypatch.setattr(locks, name, seconds)
+        monkeypatch.setattr(claims, name, seconds)
 
 
 def wait_for(condition) -> None:
@@ -46,12 +46,12 @@ def test_the_owner_renews_it_and_a_second_job_hears_of_the_first_until_it_is_kil
         assert other.stdout.readline() == "held\n"
         assert read_owner(store.text("one/.lock").encode()).process == other.pid
         with pytest.raises(UserError, match=f"^gs://bucket/one: process {other.pid} on .*is writing there"):
-            held(folder).__enter__()
+            held_in_store(folder / ".lock", folder).__enter__()
         assert f"gs://bucket/one: process {other.pid} on " in capfd.readouterr().err
         other.send_signal(signal.SIGKILL)
     generation = store.objects["one/.lock"].generation
     start = time.monotonic()
-    with held(folder):
+    with held_in_store(folder / ".lock", folder):
         assert time.monotonic() > start + 0.8
         assert store.objects["one/.lock"].generation > generation
     assert not store.names("one/")
@@ -62,7 +62,7 @@ def test_one_of_several_that_start_at_once_has_it(store):
 
     def enter():
         try:
-            with held(folder):
+            with held_in_store(folder / ".lock", folder):
                 heard.append("held")
                 end.wait(20)
         except UserError as error:
@@ -100,7 +100,7 @@ def test_an_owner_that_stood_still_changes_nothing_that_the_next_one_wrote(store
 
     for moment in ("before", "between its look at the lock and its write"):
         store.objects.clear()
-        with held(folder):
+        with held_in_store(folder / ".lock", folder):
             change(folder / "file", how, tmp_path / "file")
             assert (how == "removed") == ("lost/file" not in store.objects)
             store.put("lost/file", b"mine")
@@ -120,7 +120,7 @@ def test_an_owner_that_stood_still_changes_nothing_that_the_next_one_wrote(store
 
 def test_a_late_write_of_an_earlier_owner_does_not_stop_the_next_one(store, monkeypatch):
     folder, real, late = as_path("gs://bucket/late"), StoredLock.check, iter([b"theirs"])
-    with held(folder):
+    with held_in_store(folder / ".lock", folder):
         monkeypatch.setattr(StoredLock, "check", lambda lock: [store.put("late/file", data) for data in late])
         write_atomically(folder / "file", "mine")
         monkeypatch.setattr(StoredLock, "check", real)
@@ -130,7 +130,7 @@ def test_a_late_write_of_an_earlier_owner_does_not_stop_the_next_one(store, monk
 def test_an_answer_that_was_lost_is_no_other_job(store):
     """The client repeats a request whose answer did not arrive, and its condition no longer holds."""
     folder = as_path("gs://bucket/again")
-    with held(folder):
+    with held_in_store(folder / ".lock", folder):
         generation = int(store.put("again/.lock", store.objects["again/.lock"].data)["generation"])
         write_atomically(folder / "file", "")
         wait_for(lambda: store.objects["again/.lock"].generation > generation)
@@ -139,7 +139,7 @@ def test_an_answer_that_was_lost_is_no_other_job(store):
 
 def test_a_store_that_refuses_is_reported_and_one_that_fails_for_a_moment_is_not(store, monkeypatch):
     folder = as_path("gs://bucket/refused")
-    with held(folder):
+    with held_in_store(folder / ".lock", folder):
         monkeypatch.setattr(store, "refused", WRITING)
         with pytest.raises(UserError, match=r"^gs://bucket/refused/file: cannot be written: .*permission$"):
             write_atomically(folder / "file", "")
@@ -153,4 +153,4 @@ def test_a_store_that_refuses_is_reported_and_one_that_fails_for_a_moment_is_not
     store.delete("refused/.lock")
     monkeypatch.setattr(store, "refused", WRITING)
     with pytest.raises(UserError, match=r"^gs://bucket/refused/\.lock: cannot be written: .*permission$"):
-        held(folder).__enter__()
+        held_in_store(folder / ".lock", folder).__enter__()
