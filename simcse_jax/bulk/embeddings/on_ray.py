@@ -17,7 +17,8 @@ from simcse_jax.bulk.embeddings.embeddings_folder import (
     missing,
 )
 from simcse_jax.bulk.embeddings.encoder import EncodingOptions, RowEncoder
-from simcse_jax.data.corpus.shared_folder import FolderPlan, read_sealed
+from simcse_jax.bulk.embeddings.shared_folder import FolderPlan
+from simcse_jax.data.identity import read_sealed
 from simcse_jax.errors import UserError, reason, require, system_message
 from simcse_jax.host.progress import Progress
 from simcse_jax.host.storage import Folder, as_path
@@ -92,7 +93,7 @@ def encode_on_ray(
     """Makes the missing blocks on the connected cluster; the block of a lost actor is made again.
 
     Args:
-      folder: of the embeddings, after `corpus.shared_folder.enter`; all hosts must see it.
+      folder: of the embeddings, after `shared_folder.enter`; all hosts must see it.
 
     Returns:
       The manifest; None if processes outside the cluster are still making blocks.
