@@ -68,7 +68,7 @@ def token_ids(
         for role, length in enumerate(lengths):
             rows = np.flatnonzero(roles == role)
             tokens, too_long = tokenizer.tokenize([sentences[row] for row in rows.tolist()], length)
-            cut += np.count_nonzero(present[rows[list(too_long)], place])
+            cut += int(np.count_nonzero(present[rows[list(too_long)], place]))
             for row, ids in zip(rows.tolist(), tokens, strict=True):
                 token_ids[row] = ids
         columns.append(token_ids)
