@@ -2,7 +2,7 @@
 
     python -m benchmarks.corpus --folder DIR [--rows 100000000] [--data FILE] [--rounds 5] [--output FILE]
 
-The corpus is made first: the rows of --data are tokenized once, and drawn again and again straight into shards. Each
+The corpus is made first: the rows of --data are tokenized once, and drawn again and again straight into files. Each
 reading is a process of its own. Cold means that the system was asked to forget the files (posix_fadvise, DONTNEED).
 The corpus is removed afterwards, unless --keep is given; --keep again reads the same one.
 
@@ -22,22 +22,21 @@ from pathlib import Path
 from statistics import median
 
 import numpy as np
+import pyarrow as pa
 
 from benchmarks import side_by_side
 from benchmarks.options import Parser
 from benchmarks.random_models import MINILM
 from simcse_jax.commands.command_line import run_command
-from simcse_jax.data.corpus.making import shard_name
 from simcse_jax.data.corpus.manifest import NAME, Manifest, Shard, write_manifest
-from simcse_jax.data.corpus.plan import SHARD_ROWS
 from simcse_jax.data.corpus.prepared import Prepared
 from simcse_jax.data.corpus.prepared_batches import PreparedBatches, PreparedCorpus
-from simcse_jax.data.corpus.shards import ShardWriter
-from simcse_jax.data.corpus.shared_folder import hash_file
+from simcse_jax.data.identity import hash_file
 from simcse_jax.errors import UserError
 from simcse_jax.host.outputs import output_file
 
-AT_ONCE = 1 << 16  # rows made at a time
+AT_ONCE = 1 << 16  # rows of a record batch
+SHARD_ROWS = 1 << 22  # of a file
 STEP_SECONDS = 0.05  # that a step takes, where its work is measured
 WORK_STEPS = 100
 FIGURES = {
@@ -82,23 +81,24 @@ def make(folder: Path, rows: int, ids: np.ndarray, lengths: np.ndarray) -> None:
     folder.mkdir(parents=True)
     generator, longest = np.random.default_rng(0), int(lengths.max())
     starts, shards = np.cumsum(lengths) - lengths, []
-    histogram = np.zeros((1, longest + 1), np.int64)  # of the only column
-    for block, first in enumerate(range(0, rows, SHARD_ROWS)):
-        name, own = shard_name(0, block), min(SHARD_ROWS, rows - first)
-        writer = ShardWriter(folder / name, np.dtype("<u2"), longest, keep_text=False)
-        for done in range(0, own, AT_ONCE):
-            drawn = generator.integers(len(lengths), size=min(AT_ONCE, own - done))
-            sizes = lengths[drawn]
-            within = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-            writer.add_tokens(ids[np.repeat(starts[drawn], sizes) + within], sizes, 1)
-        writer.finish(own)
-        size, digest = (folder / name).stat().st_size, hash_file(folder / name)
-        shards.append(Shard(name, 0, first, own, own, 1, writer.tokens, False, size, digest))
-        histogram = histogram + writer.histogram
-        forget(folder / name)
-    key = {"special_tokens": [], "max_length": longest, "keep_text": False, "tokenizer": ""}
-    source = [{"name": "drawn", "rows": rows, "used": rows, "left_out": {}}]
-    write_manifest(folder, Manifest(key, source, rows, 1, 2, False, histogram.tolist(), shards))
+    schema = pa.schema({"input_ids": pa.list_(pa.list_(pa.uint16()), 1)})
+    for number, first in enumerate(range(0, rows, SHARD_ROWS)):
+        path, own = folder / f"data-{number:05}.arrow", min(SHARD_ROWS, rows - first)
+        histogram = np.zeros(longest + 1, np.int64)
+        with open(path, "wb") as file, pa.ipc.new_stream(file, schema) as writer:
+            for done in range(0, own, AT_ONCE):
+                drawn = generator.integers(len(lengths), size=min(AT_ONCE, own - done))
+                sizes = lengths[drawn]
+                within = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+                tokens = ids[np.repeat(starts[drawn], sizes) + within].astype(np.uint16)
+                sentences = pa.ListArray.from_arrays(pa.array(np.cumsum([0, *sizes]), pa.int32()), tokens)
+                writer.write_batch(pa.record_batch([pa.FixedSizeListArray.from_arrays(sentences, 1)], schema))
+                histogram += np.bincount(sizes, minlength=longest + 1)
+        size, total = path.stat().st_size, int(histogram @ np.arange(longest + 1))
+        shards.append(Shard(path.name, "drawn", size, hash_file(path), own, own, 1, total, {}, [histogram.tolist()]))
+        forget(path)
+    settings = {"special_tokens": [], "max_length": [longest] * 2, "keep_text": False, "vocabulary": 1 << 16}
+    write_manifest(folder, Manifest(settings | {"prompts": [], "labels": False, "tokenizer": ""}, shards))
 
 
 def pool(data: str | None, model: str) -> tuple[np.ndarray, np.ndarray]:
@@ -160,7 +160,7 @@ def reading(args: argparse.Namespace, cold: bool) -> dict[str, float]:
         for path in Path(args.folder).iterdir():
             forget(path)
     else:
-        for path in Path(args.folder).glob("shard-*"):
+        for path in Path(args.folder).glob("*.arrow"):
             with open(path, "rb") as file:
                 while file.read(1 << 24):
                     pass

@@ -192,8 +192,8 @@ def encode_into_folder(
     from simcse_jax.bulk.embeddings.embeddings_folder import make_plan
     from simcse_jax.bulk.embeddings.encoder import RowEncoder
     from simcse_jax.bulk.embeddings.on_ray import connected, encode_on_ray
-    from simcse_jax.data.corpus.plan import expand
-    from simcse_jax.data.corpus.shared_folder import enter, leave
+    from simcse_jax.bulk.embeddings.shared_folder import enter, leave
+    from simcse_jax.data.examples import expand
 
     sources = expand([data], "--data")
     folder = output_of_folder(output, options.model, sources)
@@ -205,7 +205,7 @@ def encode_into_folder(
             jax.config.update("jax_platforms", "cpu")  # accelerators are the actors'
         encoder = RowEncoder(options)
         plan = make_plan(sources, column, encoder.about(), block_rows, keep_text)
-        enter(folder, plan, "that of other embeddings")
+        enter(folder, plan)
         try:
             if engine == "ray":
                 manifest = encode_on_ray(folder, plan, options, hosts)
@@ -228,8 +228,8 @@ def encode_into_folder(
 
 def output_of_folder(output: str, model: str, sources: Sequence[str]) -> Folder:
     """The folder to write to, which need not exist; refused if it cannot be written to, or has an input."""
+    from simcse_jax.bulk.embeddings.shared_folder import check_own
     from simcse_jax.data.corpus.manifest import corpus_path
-    from simcse_jax.data.corpus.shared_folder import check_own
 
     folder = corpus_path(output)
     if not is_remote(folder):
@@ -240,7 +240,7 @@ def output_of_folder(output: str, model: str, sources: Sequence[str]) -> Folder:
         if place == (str(folder) if is_remote(name) else os.path.realpath(folder)):
             raise UserError(f"--output {output}: is the folder of --data {name}; choose another")
     if folder.is_dir():
-        check_own(folder, DOT)
+        check_own(folder)
     return folder
 
 

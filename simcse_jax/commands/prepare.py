@@ -1,7 +1,7 @@
 """simcse-jax prepare --data FILES --model M --output FOLDER: a corpus's tokens on disk, for training.
 
-Sentences are tokenized once, in shards; training on FOLDER reads a batch at a time. Memory does not grow with the
-corpus. The same command, given again or at the same time elsewhere, makes the shards that are missing.
+Sentences are tokenized once, into a file for each source; training on FOLDER reads a batch at a time. Memory does not
+grow with the corpus. The same command, given again after a kill, makes the files that are missing.
 """
 
 import itertools
@@ -20,12 +20,10 @@ from simcse_jax.commands.command_line import say_next, shorten_warnings
 from simcse_jax.commands.verbs import Count, Counts, Prompts, Seed, Text, Texts, verb
 from simcse_jax.config.loss_fields import is_template
 from simcse_jax.errors import UserError
-from simcse_jax.host.storage import Folder, is_remote
+from simcse_jax.host.storage import is_remote
 
 if TYPE_CHECKING:  # the rest is imported once the options are known to be right
     from simcse_jax.data.corpus.manifest import Manifest
-    from simcse_jax.data.corpus.plan import Preparation
-    from simcse_jax.huggingface.tokenizer import Tokenizer
 
 ROLES = ("anchor", "positive", "negative", "neutral", "label")
 FIELDS = {  # of a config, in messages about data, and the options here
@@ -59,12 +57,12 @@ def prepare(
     augment_lexicon: str | None = None,
     seed: Seed = 42,
     keep_text: bool = False,
-    shard_rows: Count | None = None,
+    num_proc: Count = 1,
     verify: bool = False,
 ) -> None:
     """Tokenizes training data once, into a folder that training takes as its data.
 
-    Processes that are given the same call share the work, and one that was stopped goes on.
+    The same call, given again after a kill, makes the files that are missing.
 
     Args:
       data: Sources as config.data.train has them, or patterns such as 'gs://b/*.parquet'.
@@ -84,7 +82,7 @@ def prepare(
       augment_lexicon: For synonym: a WordNet file in WN-LMF.
       seed: Of changed copies and next_3_sentences.
       keep_text: Keep the sentences too, in files of their own.
-      shard_rows: The most rows of a shard. By default 4,194,304, or less if they are long.
+      num_proc: Processes; each makes the file of a source at a time.
       verify: Read all of a corpus on a disk, and compare its hashes; needs the output alone.
 
     Raises:
@@ -104,15 +102,26 @@ def prepare(
     for option, value in {"--data": data, "--model": model}.items():
         if not value:
             raise UserError(f"{option}: is missing")
-    check_lengths(max_length)
-    check_positives(positives, labels, augment, augment_lexicon)
+    listed = " ".join(map(str, max_length))
+    if not 1 <= len(max_length) <= 2 or min(max_length) < 3:
+        raise UserError(
+            f"--max-length {listed}: must be one number, or two (of anchors, and of all others), of 3 or more: two of "
+            "them are special tokens"
+        )
+    if augment == "synonym" and not augment_lexicon:
+        raise UserError("--augment-lexicon: must be given for --augment synonym")
+    for option, is_given in {"--positives": positives, "--labels": labels}.items():
+        if augment and is_given:
+            raise UserError(f"--augment {augment}: makes the positives, so {option} must not be given")
+    if labels and positives not in (None, "all"):
+        raise UserError(f"--labels: all pairs must be kept, but --positives {positives} leaves some out")
     if template and not is_template(template):
         raise UserError(f"--template {template!r:.100}: must be a text around {PLACE}, which it has once")
     names = read_columns(columns, ROLES)
     if not is_remote(folder):
         inputs = {f"--data {name}": name for name in data} | {"--model": model}
-        output_folder(output, inputs, files=("shard-*", "corpus.json", "plan.json"))
-    from simcse_jax.data.corpus.plan import Preparation
+        output_folder(output, inputs, files=("data-*", "corpus.json"))
+    from simcse_jax.data.corpus.making import Preparation, make, make_plan
     from simcse_jax.data.tokens import Lengths
     from simcse_jax.runs.loading import load_model
 
@@ -136,55 +145,15 @@ def prepare(
         augment=changes if augment else None,
         seed=seed,
         keep_text=keep_text,
-        shard_rows=shard_rows,
     )
     try:
         with shorten_warnings():
-            manifest = make_corpus(data, folder, tokenizer, vocabulary, preparation)
+            plan = make_plan(data, tokenizer, vocabulary, preparation)
+            manifest = make(folder, plan, tokenizer, num_proc)
     except UserError as error:
         raise UserError(name_options(str(error))) from None
-    if manifest is None:
-        print(f"{output}: other processes are making the shards that are left; the last one completes the corpus")
-        return
     report(manifest, output)
     say_next("train", "--config", "FILE", "--data", output, "--model", model, "--workdir", "DIR")
-
-
-def make_corpus(
-    data: Sequence[str], folder: Folder, tokenizer: "Tokenizer", vocabulary: int, preparation: "Preparation"
-) -> "Manifest | None":
-    """Makes what is missing of the corpus; None if other processes will complete it."""
-    from simcse_jax.data.corpus.making import make
-    from simcse_jax.data.corpus.plan import enter, make_plan
-    from simcse_jax.data.corpus.shared_folder import leave
-
-    plan = make_plan(data, tokenizer, vocabulary, preparation)
-    enter(folder, plan)
-    try:
-        return make(folder, plan, tokenizer)
-    except UserError:
-        leave(folder, plan)
-        raise
-
-
-def check_lengths(max_length: Sequence[int]) -> None:
-    """Refuses lengths that no sentence fits into, and more than two."""
-    listed = " ".join(map(str, max_length))
-    if not 1 <= len(max_length) <= 2:
-        raise UserError(f"--max-length {listed}: must be one number, or two: of anchors, and of all others")
-    if min(max_length) < 3:
-        raise UserError(f"--max-length {listed}: must be 3 or more; two of them are special tokens")
-
-
-def check_positives(positives: str | None, labels: bool, augment: str | None, lexicon: str | None) -> None:
-    """Refuses ways to positives that contradict each other."""
-    if augment == "synonym" and not lexicon:
-        raise UserError("--augment-lexicon: must be given for --augment synonym")
-    for option, is_given in {"--positives": positives, "--labels": labels}.items():
-        if augment and is_given:
-            raise UserError(f"--augment {augment}: makes the positives, so {option} must not be given")
-    if labels and positives not in (None, "all"):
-        raise UserError(f"--labels: all pairs must be kept, but --positives {positives} leaves some out")
 
 
 def name_options(message: str) -> str:
@@ -196,21 +165,19 @@ def name_options(message: str) -> str:
 
 def report(manifest: "Manifest", output: str) -> None:
     """Prints what a corpus has."""
-    left_out: Counter[str] = Counter()
-    for source in manifest.sources:
-        left_out.update(source["left_out"])
-    tokens = sum(shard.tokens for shard in manifest.shards)
-    size = sum(shard.bytes for shard in manifest.shards)
-    mixed = any(shard.columns < manifest.columns for shard in manifest.shards)  # a sentence may be its own positive
-    columns = manifest.histogram[: 1 if mixed else None]
-    most = [manifest.lengths[min(column, 1)] for column in range(len(columns))]
-    if full := sum(counts[length] for counts, length in zip(columns, most, strict=True)):
-        kept = " or ".join(str(length) for length in dict.fromkeys(most))
-        kind = "anchors" if mixed else "sentences"
-        print(f"{full:,} {kind} have all {kept} tokens that are kept: longer ones were cut")
+    left_out, full = Counter[str](), 0
+    anchor, other = manifest.lengths
+    lengths = [anchor, *[other] * (manifest.columns - 1)]
+    for shard in manifest.shards:
+        left_out.update(shard.left_out)
+        full += sum(counts[length] for counts, length in zip(shard.histogram, lengths, strict=True))
+    if full:
+        kept = " or ".join(map(str, dict.fromkeys(manifest.lengths[: manifest.columns])))
+        print(f"{full:,} sentences have all {kept} tokens that are kept: longer ones were cut")
     if left_out:
         print("left out: " + ", ".join(f"{count:,} {why} rows" for why, count in sorted(left_out.items())))
-    print(f"{manifest.rows:,} rows, {tokens:,} tokens, {size:,} bytes in {len(manifest.shards)} shards: {output}")
+    tokens, size = (sum(getattr(shard, name) for shard in manifest.shards) for name in ("tokens", "bytes"))
+    print(f"{manifest.rows:,} rows, {tokens:,} tokens, {size:,} bytes in {len(manifest.shards)} files: {output}")
 
 
 def read_columns(texts: Sequence[str], roles: Sequence[str]) -> dict[str, str]:
@@ -238,14 +205,11 @@ def verify_corpus(folder: Path) -> None:
       UserError: naming the first file that differs.
     """
     from simcse_jax.data.corpus.manifest import REPAIR, check_sizes, read_manifest
-    from simcse_jax.data.corpus.shared_folder import hash_file
-    from simcse_jax.host.hidden import PLAN
+    from simcse_jax.data.identity import hash_file
 
     manifest = read_manifest(folder)
-    parts = None if (folder / PLAN).is_file() else 1  # a copy for training has neither the plan nor texts
-    files = [file for shard in manifest.shards for file in shard.files[:parts]]
-    check_sizes(folder, files)
-    for file in files:
-        if hash_file(folder / file.name) != file.sha256:
-            raise UserError(f"{folder / file.name}: was changed since it was written; {REPAIR}")
-    print(f"{folder}: {len(manifest.shards)} shards of {manifest.rows:,} rows are as they were written")
+    check_sizes(folder, manifest.shards)
+    for shard in manifest.shards:
+        if hash_file(folder / shard.file) != shard.sha256:
+            raise UserError(f"{folder / shard.file}: was changed since it was written; {REPAIR}")
+    print(f"{folder}: {len(manifest.shards)} files of {manifest.rows:,} rows are as they were written")

@@ -174,7 +174,7 @@ class Batches(AnyBatches):
         most = self._most_tokens(lengths, min(steps, LOOKED_AT), starts)
         if self._corpus.pairing:
             lengths = np.repeat(lengths, 2, axis=1)  # either sentence of a pair may be any
-        small, large = _small_and_large(lengths, together, len(starts), self._times())
+        small, large = small_and_large(lengths, together, len(starts), self._times())
         large = np.maximum(large, most.max(axis=0))
         by_column = together * self._corpus.places
         places = int(by_column.sum())
@@ -236,7 +236,7 @@ def _programs(tokens: tuple[tuple[int, ...], ...], numbers: np.ndarray) -> Progr
     return Programs(tokens, lambda step: int(numbers[min(step, len(numbers) - 1)]), (0,) * len(tokens))
 
 
-def _small_and_large(
+def small_and_large(
     lengths: np.ndarray, together: int, parts: int, times: np.ndarray | None
 ) -> tuple[np.ndarray, np.ndarray]:
     """Two sizes (C,) for the tokens of `together` examples: one for a share `MOST` of batches, one for nearly all.
@@ -246,7 +246,7 @@ def _small_and_large(
     Args:
       lengths: (N, C) tokens of each sentence.
       parts: the parts of a batch, encoded one after another or on different devices.
-      times: (N,) how often each row is read; None if equally often.
+      times: (N,) how often each row is read, or (N, C) for each column; None if equally often.
     """
     of_one = np.average(lengths, axis=0, weights=times)
     spread = np.sqrt(np.average(np.square(lengths - of_one), axis=0, weights=times))

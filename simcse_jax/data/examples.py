@@ -7,6 +7,8 @@ A specification is a path ending in .txt, .csv, .tsv, .jsonl or .parquet, a fold
 
 import contextlib
 import dataclasses
+import itertools
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -35,7 +37,7 @@ from simcse_jax.data.sources import Examples, join
 from simcse_jax.data.sts import PREFIX, read_sts, sts_version
 from simcse_jax.errors import UserError
 from simcse_jax.host.names import split_sources
-from simcse_jax.host.storage import as_path
+from simcse_jax.host.storage import as_path, is_remote
 
 __all__ = ["Examples", "read_examples"]
 
@@ -93,6 +95,23 @@ def files_by_source(specification: str) -> dict[str, list[str]]:
         except UserError as error:
             raise UserError(f"data.train={error}") from None
     return files
+
+
+def expand(data: Sequence[str], option: str) -> list[str]:
+    """The sources, with the files of each folder and of each pattern, sorted by name."""
+    names: list[str] = []
+    for name in itertools.chain.from_iterable(map(split_sources, data)):
+        try:
+            names += [name] if prefix_of(name) else files_of(name)
+        except UserError as error:
+            raise UserError(f"{option} {error}") from None
+    seen: set[str] = set()
+    for name in names:
+        place = name if prefix_of(name) or is_remote(name) else os.path.abspath(as_path(name))
+        if place in seen:
+            raise UserError(f"{option}: {name} is named twice; remove one")
+        seen.add(place)
+    return names
 
 
 def _read_source(source: "Source", positives: str, generator: np.random.Generator) -> Examples:

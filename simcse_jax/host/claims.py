@@ -1,4 +1,4 @@
-"""Claims on shards of a corpus in an object store, for `data.corpus.shared_folder` alone."""
+"""Claims on blocks of embeddings in an object store, for `bulk.embeddings.shared_folder` alone."""
 
 import contextlib
 import errno

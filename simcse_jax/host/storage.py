@@ -174,7 +174,7 @@ def replacing_file(path: Path) -> Iterator[IO[bytes]]:
     with locked(path.with_name(f".{path.name}.lock"), path):
         temporary.unlink(missing_ok=True)  # a killed job's
         try:
-            with open(temporary, "xb") as file:
+            with open(temporary, "x+b") as file:
                 yield file
                 file.flush()
                 os.fsync(file.fileno())

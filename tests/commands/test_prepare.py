@@ -25,28 +25,21 @@ def test_a_corpus_is_made_completed_and_verified(arguments, tmp_path):
     def verified():
         return call("prepare", "--output", tmp_path / "out", "--verify")
 
-    given = [*arguments, "--shard-rows", 30, "--keep-text"]
+    given = [*arguments, "--keep-text"]
     done = call("prepare", *given)
-    assert done.returncode == 0 and "shard-00000-00001: 10 rows" in done.stdout, done.stderr
-    assert done.stdout.splitlines()[-1].startswith("40 rows, ") and "in 2 shards" in done.stdout
+    assert done.returncode == 0 and "data-00000.arrow: 40 rows" in done.stdout, done.stderr
+    assert done.stdout.splitlines()[-1].startswith("40 rows, ") and "in 1 files" in done.stdout
     again = call("prepare", *given)
     assert again.returncode == 0 and again.stdout.splitlines() == [done.stdout.splitlines()[-1]]
-    refused(call("prepare", *arguments), "is another corpus's", "shard_rows was 30")
+    refused(call("prepare", *arguments), "is another corpus's", "keep_text was True")
     whole = verified()
     assert whole.returncode == 0 and "as they were written" in whole.stdout, whole.stderr
-    shard = tmp_path / "out" / "shard-00000-00001"
-    text = shard.with_suffix(".text")
-    text.write_bytes(text.read_bytes()[:-1] + b"?")
-    refused(verified(), text, "was changed")
-    shard.write_bytes(b"\1" + shard.read_bytes()[1:])
-    refused(verified(), shard, "was changed", "remove it and run")
-    text.unlink()
-    refused(verified(), text, "missing")
-    shard.unlink()
-    assert "shard-00000-00001: 10 rows" in call("prepare", *given).stdout and verified().stdout == whole.stdout
-    for path in [*(tmp_path / "out").glob("*.text"), tmp_path / "out" / "plan.json"]:  # as in a copy for training
-        path.unlink(missing_ok=True)
-    assert verified().returncode == 0
+    path = tmp_path / "out" / "data-00000.arrow"
+    path.write_bytes(path.read_bytes()[:-1] + b"?")
+    refused(verified(), path, "was changed", "remove it and run")
+    path.unlink()
+    refused(verified(), path, "missing")
+    assert "data-00000.arrow: 40 rows" in call("prepare", *given).stdout and verified().stdout == whole.stdout
 
 
 def test_rows_left_out_are_counted_cut_sentences_told_and_a_run_must_have_the_template_of_its_corpus(
@@ -58,8 +51,8 @@ def test_rows_left_out_are_counted_cut_sentences_told_and_a_run_must_have_the_te
     done = call("prepare", *arguments, *columns, "--positives", "entailment")
     assert done.returncode == 0, done.stderr
     assert "left out: 1 blank rows, 1 unlabelled rows, 1 unused rows\n2 rows" in done.stdout
-    key = json.loads((tmp_path / "out" / "corpus.json").read_text())["key"]
-    assert key["columns"] == {"anchor": "premise", "positive": "hypothesis", "label": "label"}
+    settings = json.loads((tmp_path / "out" / "corpus.json").read_text())["settings"]
+    assert settings["columns"] == {"anchor": "premise", "positive": "hypothesis", "label": "label"}
     arguments[1] = corpus["csv"]
     done = call("prepare", *arguments[:4], "--max-length", 6, "--output", tmp_path / "cut")
     (line,) = [line for line in done.stdout.splitlines() if "that are kept" in line]
@@ -83,7 +76,7 @@ def test_rows_left_out_are_counted_cut_sentences_told_and_a_run_must_have_the_te
 
 
 MISTAKES = [
-    ({"max_length": 2}, "max_length 2: must be 3 or more"),
+    ({"max_length": 2}, "max_length 2: must be one number, or two"),
     ({"max_length": [3, 4, 5]}, "max_length 3 4 5: must be one number, or two"),
     ({"positives": "spans"}, "positives 'spans': must be one of entailment"),
     ({"augment": "synonym"}, "augment_lexicon: must be given for augment synonym"),

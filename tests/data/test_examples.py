@@ -1,7 +1,7 @@
 import numpy as np
-from support.data import refused
+from support.data import raises, refused
 
-from simcse_jax.data.examples import read_examples
+from simcse_jax.data.examples import expand, read_examples
 
 # Four labelled pairs among two unlabelled and two blank ones.
 NLI = "gold_label,sentence1,sentence2\nentailment,a,b\nNeutral,c,d\n-,e,f\nCONTRADICTION ,g,h\n"
@@ -89,3 +89,14 @@ def test_next_sentences_are_drawn_with_the_seed_and_whole_documents_read_of_txt_
 
 def test_the_real_wikipedia_sample_is_recognized_as_shuffled(senteval):
     refused(f"{senteval.parent}/wiki_sample.txt", "shuffled", options={"positives": "next_sentence"})
+
+
+def test_files_of_folders_and_patterns_are_sources_each_once(tmp_path):
+    a, b, c = (f"{tmp_path}/{name}.txt" for name in ("a", "b", "c[1]"))
+    for name in (b, a, c):
+        open(name, "w").close()
+    assert expand([f"{tmp_path}/*.txt"], "--data") == [a, b, c]
+    assert expand([c, f"{b},{a}", "hf:x[1]"], "--data") == [c, b, a, "hf:x[1]"]
+    raises("--data ", expand, [f"{tmp_path}/*.pdf"], "--data")
+    for again in (a, f"{tmp_path}/./a.txt"):
+        raises("a.txt is named twice", expand, [f"{tmp_path}/*.txt", again], "--data")

@@ -96,7 +96,7 @@ ANALYSIS = {"analysis__data": "train.csv", "analysis__sentences": 10}
 RUN = train_arguments("workdir", data__train="train.csv", model__mlp="always", **ANALYSIS, **EACH_STEP)
 GIST = {"objective__info_nce__weight": 0, "objective__gist__weight": 1, "teacher__model": "model"}
 TAUGHT_RUN = train_arguments("run", data__train="train.csv", teacher__kept="kept", **GIST)
-PREPARE = ["--data=text.txt", "--model=model", "--max-length=16", "--output=corpus", "--shard-rows=6"]
+PREPARE = ["--data=text.txt", "--model=model", "--max-length=16", "--output=corpus"]
 ENCODE = ["--model=model", "--data=text.txt", "--output=embeddings/emb.parquet"]
 HALF = [*ENCODE[:2], "--output=state/out.npy", "--save-every=4"]
 MINE = ["--model=model", "--pairs=train.csv", "--corpus=text.txt", "--output=mined.jsonl"]

@@ -78,6 +78,10 @@ def jobs(warm, tiny_bert, corpus, trained, exported, tmp_path_factory) -> dict[s
         given = ["encode", "--model", tiny_bert, "--data", corpus["txt"], "--save-every", 7]
         return Job(nothing, lambda folder: [*given, "--output", folder / f"emb{kind}"], files_of)
 
+    def prepare(folder):
+        given = ["prepare", "--data", f"{corpus['txt']},{corpus['csv']}", "--mixed", "--model", tiny_bert]
+        return [*given, "--max-length", 16, "--keep-text", "--output", folder / "corpus"]
+
     def search(file):
         given = ["search", "--model", tiny_bert, "--data", file, "--query", "the cat"]
         return lambda folder: [*given, "--index", folder / "index"]
@@ -111,6 +115,7 @@ def jobs(warm, tiny_bert, corpus, trained, exported, tmp_path_factory) -> dict[s
         "training": Job(nothing, train, lambda folder: run_of(folder / "run")),
         "encode to .npy": encode(".npy"),
         "encode to .parquet": encode(".parquet"),
+        "a prepared corpus": Job(nothing, prepare, files_of),
         "a new index": Job(nothing, search(corpus["txt"]), index, index),
         "an index that grows": Job(index_before, search(corpus["txt"]), index, index),
         "a new export": Job(nothing, export, files_of, model),

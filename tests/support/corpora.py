@@ -3,8 +3,7 @@ from pathlib import Path
 import numpy as np
 
 from simcse_jax.data.batches import Corpus, tokenize
-from simcse_jax.data.corpus.making import make
-from simcse_jax.data.corpus.plan import Preparation, enter, make_plan
+from simcse_jax.data.corpus.making import Preparation, make, make_plan
 from simcse_jax.data.corpus.prepared import Prepared
 from simcse_jax.data.examples import read_examples
 from simcse_jax.huggingface.tokenizer import Tokenizer
@@ -16,14 +15,11 @@ def tokenizer_of(model: Path) -> Tokenizer:
     return Tokenizer(model, EncoderConfig.from_hugging_face(CONFIGS["bert"], "test"))
 
 
-def prepare(folder: Path, model: Path, *data, max_length=16, shard_rows=16, vocabulary=40, **options) -> Prepared:
-    """Prepares a corpus of a few shards in this process."""
+def prepare(folder: Path, model: Path, *data, max_length=16, vocabulary=40, **options) -> Prepared:
+    """Prepares a corpus in this process."""
     tokenizer = tokenizer_of(model)
-    preparation = Preparation(max_length, shard_rows=shard_rows, **options)
-    plan = make_plan([str(each) for each in data], tokenizer, vocabulary, preparation)
-    folder.mkdir(exist_ok=True)
-    enter(folder, plan)
-    assert make(folder, plan, tokenizer) is not None
+    plan = make_plan([str(each) for each in data], tokenizer, vocabulary, Preparation(max_length, **options))
+    make(folder, plan, tokenizer)
     return Prepared(folder)
 
 
@@ -35,5 +31,4 @@ def in_memory(model: Path, data: object, max_length: int = 16, **options) -> Cor
 def rows_of(corpus: Prepared, rows: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Token ids and masks (B, C, T), and which columns are present (B, C); of all rows if none are given."""
     found = corpus.locate(np.arange(len(corpus)) if rows is None else rows)
-    corpus.will_need(found)
     return *corpus.gather(found), found.present

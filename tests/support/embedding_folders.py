@@ -4,12 +4,12 @@ import pyarrow.parquet
 
 from simcse_jax.bulk.embeddings.embeddings_folder import make_plan
 from simcse_jax.bulk.embeddings.encoder import EncodingOptions, RowEncoder
-from simcse_jax.data.corpus.shared_folder import FolderPlan, enter
+from simcse_jax.bulk.embeddings.shared_folder import FolderPlan, enter
 
 
 def begin(folder: Path, encoder: RowEncoder, *sources: Path, block_rows: int = 8, keep_text: bool = True) -> FolderPlan:
     plan = make_plan([str(source) for source in sources], None, encoder.about(), block_rows, keep_text)
-    enter(folder, plan, "that of other embeddings")
+    enter(folder, plan)
     return plan
 
 

@@ -21,10 +21,10 @@ import numpy as np
 
 WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
 CHANGES = {"os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.truncate", "os.link", "os.symlink", "fcntl.flock"}
-COMMANDS = ("train", "encode", "search", "export", "sweep")
+COMMANDS = ("train", "encode", "search", "export", "sweep", "prepare")
 LATER = ("simcse_jax.training.run", "simcse_jax.training.sweeps.runner", "simcse_jax.training.sweeps.table")
 LATER += ("simcse_jax.simcse", "simcse_jax.runs.loading", "simcse_jax.runs.model_card", "simcse_jax.index.folder")
-LATER += ("simcse_jax.bulk.resumable", "simcse_jax.index.results_table")
+LATER += ("simcse_jax.bulk.resumable", "simcse_jax.index.results_table", "simcse_jax.data.corpus.making")
 LEFT = (".lock", ".tmp", ".new", ".old", ".partial", ".state.json")  # ends of names of what is not finished
 TOO_LONG = 120  # seconds
 

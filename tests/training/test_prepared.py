@@ -1,6 +1,3 @@
-import json
-from pathlib import Path
-
 import numpy as np
 import pytest
 from support import finish, lines, start_processes, train_args, without_speed, write_model
@@ -9,9 +6,9 @@ from support.corpora import in_memory, prepare
 from support.object_store import NEEDS_GCSFS
 from support.resuming import trained_and_resumed
 
-from simcse_jax import training
 from simcse_jax.config.checks import validate
 from simcse_jax.data.batches import Batches
+from simcse_jax.data.corpus.manifest import read_manifest
 from simcse_jax.data.draws import ORDER, permutation
 from simcse_jax.errors import UserError
 from simcse_jax.runs.loading import load_model
@@ -60,7 +57,7 @@ def close(found, expected):
 def test_batches_are_those_of_the_same_rows_in_memory(config_of, prepared, tiny_bert, corpus, monkeypatch, capsys):
     found = read(config_of())
     assert f"{prepared}: 40 triplets, prepared\n" in capsys.readouterr().out and found.num_rows == 40
-    assert found.fingerprint == json.loads((prepared / "corpus.json").read_text())["sha256"]
+    assert found.fingerprint == read_manifest(prepared).fingerprint
     monkeypatch.setattr(Batches, "_examples", lambda self, epoch: permutation(40, 42, ORDER, epoch)(np.arange(40)))
     ours, theirs = found.batches(8, 42), in_memory(tiny_bert, corpus["csv"]).batches(8, 42)
     for step in range(7):  # of two epochs
@@ -84,18 +81,19 @@ def test_a_batch_of_the_longest_rows_is_not_cut(config_of, tiny_bert, tmp_path, 
 
 def test_what_does_not_fit_the_corpus_is_refused(config_of, prepared, corpus, tmp_path):
     (tmp_path / "half").mkdir()
-    (tmp_path / "half" / "plan.json").write_text("{}")
+    (tmp_path / "half" / "data-00000.arrow").touch()
     other = write_model(tmp_path / "roberta", "roberta")
     foreign = rf"{prepared} is a prepared corpus, {corpus['csv']} is not"
     for names, fields, named in (
-        ((), {"data__max_length": 32}, "config.data.max_length=32: .* 16;"),
+        ((), {"data__max_length": 32}, "config.data.max_length: 32 .* 16 and 16"),
         ((), {"data__lengths__anchor": 8}, "config.data.lengths: 8 .* 16 and 16"),
         ((), {"data__columns__anchor": "sent0"}, "config.data.columns.anchor.*--columns"),
         ((), {"data__prompts__anchor": "q: "}, "config.data.prompts.anchor.*--prompt"),
         ((), {"data__augment__name": "crop"}, "config.data.augment.name.*--augment"),
-        ((), GUESSED, "config.data.augment.name.*in memory"), ((), {"data__mixed": True}, "config.data.mixed.*--mixed"),
+        ((), GUESSED, "config.data.augment.name.*files themselves"),
+        ((), {"data__mixed": True}, "config.data.mixed.*--mixed"),
         ((), {"data__positives": "all"}, "config.data.positives.*--positives"),
-        ((), {"data__positives": "spans"}, "config.data.positives.*in memory"),
+        ((), {"data__positives": "spans"}, "config.data.positives.*files themselves"),
         ((), {"data__subsample": 41}, "data.subsample=41: must be from 1 to 40"),
         ((), {"train__batch_size": 48}, "40 examples"), ((), LABELLED, "without labels"),
         ((), {"objective__gist__weight": 1.0, "teacher__model": "x"}, "teacher"), ((), SCORED, "no scores"),
@@ -130,43 +128,24 @@ def test_texts_not_kept_and_rows_that_lack_columns_cannot_be_compared(config_of,
 def test_several_corpora_that_do_not_fit_are_told_what_helps(config_of, prepared, tiny_bert, corpus, tmp_path):
     labelled, one_source = tmp_path / "labelled.csv", {"data__batching": "one_source"}
     labelled.write_text("sent0,sent1,label\n" + "a cat,a dog,0\n" * 9)
-    short, labels, pairs, alone, wide = (tmp_path / name for name in ("short", "labels", "pairs", "alone", "wide"))
+    short, labels, pairs, alone = (tmp_path / name for name in ("short", "labels", "pairs", "alone"))
     prepare(short, tiny_bert, corpus["csv"], max_length=12)
     prepare(labels, tiny_bert, labelled, labels=True)
     prepare(pairs, tiny_bert, labelled)
     prepare(alone, tiny_bert, corpus["txt"])
-    prepare(wide, tiny_bert, corpus["txt"], vocabulary=1 << 20)  # the same tokenizer, four bytes a token
     unused = {"data__lengths__positive": 12}
     for names, fields, named in (
-        ((prepared, short), {}, f"{prepared} and {short} .*--max-length"),
-        ((alone, wide), {}, f"{alone} and {wide} .*--model"),
-        ((pairs, labels), {}, f"{pairs} and {labels} .*--labels .*data.batching=one_source"),
+        ((prepared, short), {}, f"{short} was prepared with 12"),
+        ((pairs, labels), LABELLED, f"{pairs}: was prepared without labels"),
         ((prepared, pairs), {}, "data.mixed=True"),
         ((prepared, short), one_source, f"{short} was prepared with 12"),
         ((prepared, pairs), {**one_source, "train__batch_size": 16}, f"^{pairs}: 9 examples"),
         ((prepared, labels), {**one_source, "data__subsample": 9}, "config.data.subsample=9: "),
         ((alone,), unused, f"config.data.lengths.positive=12: {alone} has one column"),
-        ((alone, wide), {**unused, **one_source}, f"config.data.lengths.positive=12: {alone} has one column"),
     ):
         with pytest.raises(UserError, match=named):
             read(config_of(*names, **fields))
     assert [part.num_rows for part in read(config_of(pairs, labels, **one_source)).parts] == [9, 9]
-
-
-def test_copies_have_the_texts_that_are_compared(config_of, tiny_bert, corpus, tmp_path, monkeypatch):
-    """Those of sentences alone too, where their rows are in batches with pairs."""
-    folders, wanted = {"lines": corpus["txt"], "triplets": corpus["csv"]}, []
-    for name, data in folders.items():
-        prepare(tmp_path / name, tiny_bert, data, keep_text=True)
-    monkeypatch.setattr(training.prepared, "is_remote", lambda folder: True)
-    noted = lambda folder, cache, is_first, texts: wanted.append(texts) or Path(folder)  # noqa: E731
-    monkeypatch.setattr(training.prepared, "local_copy", noted)
-    for batching, copied in (("", [True, True]), ("one_source", [False, True])):
-        wanted.clear()
-        config = config_of(*(tmp_path / name for name in folders), data__local_cache=str(tmp_path))
-        config.data.mixed, config.data.batching = not batching, batching
-        found = opened(config)
-        assert wanted == copied and [each.texts for each in found.values()] == copied[-len(found) :]
 
 
 @NEEDS_GCSFS
@@ -179,7 +158,7 @@ def test_a_corpus_in_a_bucket_needs_a_local_cache(store, config_of, prepared, tm
         with pytest.raises(UserError, match=name):
             read(config_of(name))
     assert read(config_of("gs://bucket/corpus", data__local_cache=str(tmp_path / "ssd"))).num_rows == 40
-    assert len(list((tmp_path / "ssd").glob("corpus-*/shard-*"))) == 6  # and their texts
+    assert len(list((tmp_path / "ssd").glob("corpus-*/data-*.arrow"))) == 1
 
 
 @pytest.mark.slow

@@ -23,14 +23,8 @@ from simcse_jax.bulk.embeddings.embeddings_folder import (
     missing,
 )
 from simcse_jax.bulk.embeddings.encoder import RowEncoder
-from simcse_jax.data.corpus.shared_folder import (
-    FolderPlan,
-    check_unchanged,
-    claimed,
-    read_sealed,
-    write_sealed,
-    written_to,
-)
+from simcse_jax.bulk.embeddings.shared_folder import FolderPlan, check_unchanged, claimed, written_to
+from simcse_jax.data.identity import read_sealed, write_sealed
 from simcse_jax.data.sentences import SentenceFile
 from simcse_jax.errors import UserError
 from simcse_jax.host.hidden import RANGES

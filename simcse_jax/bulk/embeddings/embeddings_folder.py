@@ -6,12 +6,13 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
-from simcse_jax.data.corpus import shared_folder
-from simcse_jax.data.corpus.shared_folder import FolderPlan
+from simcse_jax.bulk.embeddings import shared_folder
+from simcse_jax.bulk.embeddings.shared_folder import FolderPlan
+from simcse_jax.data.identity import names_in, read_sealed, size_of, stamp_of, write_sealed
 from simcse_jax.data.rows import Place
 from simcse_jax.data.sentences import SentenceFile
 from simcse_jax.errors import UserError
-from simcse_jax.host.hidden import COUNTED, DOT, MANIFEST
+from simcse_jax.host.hidden import COUNTED, MANIFEST
 from simcse_jax.host.storage import Folder, is_remote
 
 LOOK_SECONDS = 0.5  # between checks of what other processes have done
@@ -44,24 +45,24 @@ def make_plan(
     """
     with ThreadPoolExecutor(shared_folder.AT_A_TIME) as threads:  # a bucket answers slowly
         files = list(threads.map(lambda name: SentenceFile(name, column), sources))
-        stamps = dict(zip(sources, threads.map(shared_folder.stamp_of, sources), strict=True))
+        stamps = dict(zip(sources, threads.map(stamp_of, sources), strict=True))
     described = [
         {"name": name, "bytes": stamps[name].bytes, "column": file.column}
         for name, file in zip(sources, files, strict=True)
     ]
     key = {"sources": described, **about, "--block-rows": block_rows, "--keep-text": keep_text}
-    return FolderPlan(key, {name: stamp.written for name, stamp in stamps.items()}, DOT)
+    return FolderPlan(key, {name: stamp.written for name, stamp in stamps.items()})
 
 
 def count_rows(folder: Folder, plan: FolderPlan, source: int, patient: bool = False) -> bool:
     """Counts a source's rows unless another process has or is doing so; returns whether they are counted now."""
     path = plan.file(folder, _counted(source))
     with shared_folder.claimed(folder / _counted(source), patient) as is_free:
-        if is_free and shared_folder.read_sealed(path) is None:
+        if is_free and read_sealed(path) is None:
             about = plan.key["sources"][source]
             rows, places = SentenceFile(about["name"], about["column"]).count(plan.key["--block-rows"])
             shared_folder.check_unchanged(folder, plan, [about["name"]])
-            shared_folder.write_sealed(path, {"rows": rows, "places": places})
+            write_sealed(path, {"rows": rows, "places": places})
         return is_free
 
 
@@ -77,7 +78,7 @@ def blocks_of(folder: Folder, plan: FolderPlan) -> list[RowBlock]:
     size, row = plan.key["--block-rows"], 0
     with ThreadPoolExecutor(shared_folder.AT_A_TIME) as threads:
         paths = [plan.file(folder, _counted(source)) for source in range(len(plan.sources))]
-        counts = threads.map(shared_folder.read_sealed, paths)
+        counts = threads.map(read_sealed, paths)
     for source, (path, counted) in enumerate(zip(paths, counts, strict=True)):
         assert counted is not None, path
         places = [Place(*place) for place in counted["places"]]
@@ -92,7 +93,7 @@ def blocks_of(folder: Folder, plan: FolderPlan) -> list[RowBlock]:
 
 def uncounted(folder: Folder, plan: FolderPlan) -> list[int]:
     """The sources whose rows are not counted yet."""
-    names = shared_folder.names_in(folder)
+    names = names_in(folder)
     return [source for source in range(len(plan.sources)) if plan.file(folder, _counted(source)).name not in names]
 
 
@@ -111,7 +112,7 @@ class Facts(NamedTuple):
 
 def is_made(folder: Folder, block: RowBlock) -> bool:
     """Whether a block's file exists; it is renamed into place when it is whole."""
-    return shared_folder.size_of(folder / block.file) is not None
+    return size_of(folder / block.file) is not None
 
 
 def read_facts(folder: Folder, block: RowBlock) -> Facts:
@@ -154,14 +155,14 @@ def finish(folder: Folder, plan: FolderPlan, blocks: Sequence[RowBlock]) -> Mani
             files = [[block.file, block.row] for block in blocks]
             rows, cut = sum(part.rows for part in facts), sum(part.cut for part in facts)
             manifest = Manifest(plan.key, rows, dimension, cut, files)
-            shared_folder.write_sealed(plan.file(folder, MANIFEST), manifest._asdict())
+            write_sealed(plan.file(folder, MANIFEST), manifest._asdict())
     shared_folder.remove_leftovers(folder)
     return read_manifest(folder, plan)
 
 
 def read_manifest(folder: Folder, plan: FolderPlan) -> Manifest | None:
     """The manifest; None while blocks are missing."""
-    content = shared_folder.read_sealed(plan.file(folder, MANIFEST))
+    content = read_sealed(plan.file(folder, MANIFEST))
     return None if content is None else Manifest(**content)
 
 
@@ -177,7 +178,7 @@ def complete(folder: Folder, plan: FolderPlan, blocks: Sequence[RowBlock]) -> Ma
 
 def missing(folder: Folder, blocks: Sequence[RowBlock]) -> list[RowBlock]:
     """The blocks without a file."""
-    names = shared_folder.names_in(folder)
+    names = names_in(folder)
     return [block for block in blocks if block.file not in names]
 
 

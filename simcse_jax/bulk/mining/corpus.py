@@ -10,8 +10,8 @@ import numpy as np
 
 from simcse_jax.data.columns import ROLES
 from simcse_jax.data.corpus.manifest import corpus_path, is_prepared
-from simcse_jax.data.corpus.prepared import Prepared, texts
-from simcse_jax.data.corpus.shared_folder import hash_file, stamp_of
+from simcse_jax.data.corpus.prepared import Prepared
+from simcse_jax.data.identity import hash_file, stamp_of
 from simcse_jax.data.sentences import SentenceFiles
 from simcse_jax.errors import UserError
 from simcse_jax.host.progress import Progress
@@ -121,11 +121,11 @@ def _index_prepared(folder: Path, model: SimCSE, column: str | None) -> str:
 
     def sentences() -> Iterator[str]:
         for first in range(0, len(corpus), AT_ONCE):
-            for row in texts(corpus, np.arange(first, min(first + AT_ONCE, len(corpus)))):
+            for row in corpus.texts(np.arange(first, min(first + AT_ONCE, len(corpus)))):
                 yield row[place] if place < len(row) else ""
 
     _fill(model, sentences(), len(corpus))
-    return f"{corpus.manifest.fingerprint} {place}"
+    return f"{corpus.fingerprint} {place}"
 
 
 def _index_embeddings(name: str, model: SimCSE) -> tuple[np.ndarray, str]:

@@ -11,8 +11,8 @@ import numpy as np
 from jaxtyping import Int64
 
 from simcse_jax.data.columns import choose_columns, only_sentences, warn_of_values
-from simcse_jax.data.corpus.shared_folder import hash_file
 from simcse_jax.data.files import READERS, files_of, read_parquet
+from simcse_jax.data.identity import hash_file
 from simcse_jax.data.row_lists import split_positives
 from simcse_jax.data.rows import MISSING, read_text
 from simcse_jax.errors import UserError

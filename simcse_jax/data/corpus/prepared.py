@@ -1,30 +1,34 @@
 """A prepared corpus, opened: tokens of any rows, gathered from memory-mapped files, their sources and their texts."""
 
 import functools
-import itertools
-from collections.abc import Iterator, Sequence
+import mmap
+from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+import pyarrow as pa
 
-from simcse_jax.data.corpus.manifest import REPAIR, Shard, check_sizes, joined, read_manifest
-from simcse_jax.data.corpus.mapped_files import FileRange, Mapped
-from simcse_jax.data.corpus.shards import BEGIN, ENTRY, NEGATIVES, checksums, label_terms, text_checksum, weights
-from simcse_jax.data.corpus.shared_folder import size_of
-from simcse_jax.data.tokens import padded_length
+from simcse_jax.data.corpus.manifest import (
+    NEGATIVES,
+    REPAIR,
+    check_sizes,
+    fingerprint_of,
+    read_manifest,
+)
+from simcse_jax.data.tokens import Lengths, Prompts, padded_length
 from simcse_jax.errors import UserError, system_message
+
+PAGE = mmap.PAGESIZE
 
 
 class Sentences(NamedTuple):
-    """Locations of the sentences of B rows, C each."""
+    """Locations of the sentences of N rows, C each."""
 
-    starts: np.ndarray  # (B, C) int64: the first token's position among all tokens
-    lengths: np.ndarray  # (B, C) int64
-    sums: np.ndarray  # (B, C) uint32: checksums of the tokens alone
-    shards: np.ndarray  # (B, 1) the rows' shards; (B, C) if each sentence is in a row of its own
-    empty: np.ndarray  # (B, C) bool: an empty sentence, for a column that the row or its source lacks
-    present: np.ndarray  # (B, C) bool: False for empty sentences, and for an anchor used as its own positive
+    batches: np.ndarray  # (N,) the record batches of the rows
+    bounds: np.ndarray  # (N, C + 1) where the sentences begin among the batch's tokens, and where the last one ends
+    lengths: np.ndarray  # (N, C) the tokens of each, also of those in the place of missing ones
+    present: np.ndarray  # (N, C) bool: False for columns that the row lacks
 
     def part(self, rows: slice) -> "Sentences":
         """Some of the rows."""
@@ -32,230 +36,210 @@ class Sentences(NamedTuple):
 
 
 class Prepared:
-    """N rows of C columns. Opening reads only the manifests."""
+    """N rows of C columns. Opening reads only the manifests, and where the files' parts are."""
 
-    def __init__(self, folder: Path, *further: Path):
-        """Opens one corpus on a disk, or several whose rows follow one another."""
-        manifests = {path: read_manifest(path) for path in (folder, *further)}
-        for path, manifest in manifests.items():
-            check_sizes(path, (shard.files[0] for shard in manifest.shards))  # texts are not read
-        self.folder, self._manifests = folder, list(manifests.values())
-        self.manifest = joined(self._manifests)
-        self.sizes = tuple(manifest.rows for manifest in self._manifests) if further else ()  # rows of each of several
-        self._paths = [path / shard.file for path, manifest in manifests.items() for shard in manifest.shards]
-        shards, width = self.manifest.shards, self.manifest.token_bytes
-        places = [shard.parts(width, self.manifest.labels) for shard in shards]
-        paired = list(zip(self._paths, places, strict=True))
-        self._tokens = Mapped([FileRange(file, parts.tokens, parts.entries - parts.tokens) for file, parts in paired])
-        self._index = Mapped([FileRange(file, parts.entries, parts.labels - parts.entries) for file, parts in paired])
-        self._labels = Mapped([FileRange(file, parts.labels, parts.origins - parts.labels) for file, parts in paired])
-        self._ids = self._tokens.array(np.dtype(f"<u{width}"))
-        self._entries = self._index.array(np.dtype("<u4")).reshape(-1, 2)
-        self._label = self._labels.array(np.dtype("i1"))
-        self._first_row = _starts([shard.rows for shard in shards])  # (S + 1,)
-        self._first_token = _starts([(parts.entries - parts.tokens) // width for parts in places])
-        self._first_entry = _starts([(parts.labels - parts.entries) // ENTRY for parts in places])
-        self._first_label = _starts([parts.origins - parts.labels for parts in places])
-        self._width = np.array([shard.columns for shard in shards])
-        self._size = np.array([shard.tokens for shard in shards])
-        self._factors = weights(self.length)
-        self._empty = np.zeros(self.length, np.int32)
-        special = self.manifest.key["special_tokens"]
-        self._empty[: len(special)] = special
-        self._special = len(special)
+    def __init__(self, *folders: Path):
+        """Opens one corpus on a disk, or several of one tokenizer whose rows follow one another."""
+        self.folders, self.manifests = folders, [read_manifest(folder) for folder in folders]
+        self.shards = [shard for manifest in self.manifests for shard in manifest.shards]
+        self._batches: list[Any] = []  # record batches
+        self._maps: list[mmap.mmap] = []  # the file of each
+        self._shard: list[int] = []
+        self._tokens: list[np.ndarray] = []
+        self._bounds: list[np.ndarray] = []  # where their sentences begin among their tokens
+        places, widths, number = [], [], 0
+        for folder, manifest in zip(folders, self.manifests, strict=True):
+            check_sizes(folder, manifest.shards)
+            for shard in manifest.shards:
+                mapped, batches = _open(folder / shard.file)
+                if sum(len(batch) for batch in batches) != shard.rows:
+                    raise _damaged(folder / shard.file)
+                begin = pa.py_buffer(mapped).address
+                for batch in batches:
+                    rows = batch.column("input_ids")
+                    bounds, tokens = rows.values.offsets, rows.values.values
+                    self._bounds.append(bounds.to_numpy())
+                    self._tokens.append(tokens.to_numpy())
+                    places.append([array.buffers()[1].address - begin for array in (bounds, tokens)])
+                    widths.append(rows.type.list_size)
+                self._batches += batches
+                self._maps += [mapped] * len(batches)
+                self._shard += [number] * len(batches)
+                number += 1
+        self._first = np.cumsum([0, *map(len, self._batches)])
+        self._bounds_at, self._tokens_at = np.array(places, np.int64).T
+        self._width, self._token_bytes = np.array(widths), np.array([tokens.itemsize for tokens in self._tokens])
+        self._vocabulary = max(manifest.settings["vocabulary"] for manifest in self.manifests)
+        self.settings = max(self.manifests, key=lambda manifest: manifest.columns).settings  # the first, if several are
 
     def __len__(self) -> int:
-        return self.manifest.rows
+        return int(self._first[-1])
 
-    @property
+    @functools.cached_property
     def num_columns(self) -> int:
         """The sentences of a row."""
-        return self.manifest.columns
+        return max(manifest.columns for manifest in self.manifests)
 
     @functools.cached_property
     def fewest_columns(self) -> int:
         """The number of sentences in the row with the fewest."""
-        return self.manifest.fewest
-
-    @property
-    def has_text(self) -> bool:
-        """Whether the text of all rows was kept."""
-        return all(manifest.key["keep_text"] for manifest in self._manifests)
-
-    def file(self, shard: int) -> Path:
-        """A shard's file."""
-        return self._paths[shard]
-
-    def counts(self, times: Sequence[float] = ()) -> np.ndarray:
-        """(C, L + 1): the sentences of each length, by column; `times` is how often each corpus's rows are read."""
-        return joined(self._manifests, times).counts
+        return min(min(manifest.fewest, manifest.columns) for manifest in self.manifests)
 
     @property
     def mixed(self) -> bool:
         """Whether some rows lack columns."""
         return self.fewest_columns < self.num_columns
 
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """The rows of each of several corpora; () for one."""
+        return tuple(manifest.rows for manifest in self.manifests) if len(self.manifests) > 1 else ()
+
+    @property
+    def has_text(self) -> bool:
+        """Whether the text of all rows was kept."""
+        return all(manifest.settings["keep_text"] for manifest in self.manifests)
+
+    @property
+    def prompts(self) -> tuple[Prompts, ...]:
+        """The prompts of all sentences; () if there are none, or corpora have different ones."""
+        first, *others = [manifest.prompts for manifest in self.manifests]
+        return first if all(prompts == first for prompts in others) else ()
+
+    @functools.cached_property
+    def fingerprint(self) -> str:
+        """SHA-256 of all bytes."""
+        return fingerprint_of(self.manifests)
+
+    def counts(self, times: Sequence[float] = ()) -> np.ndarray:
+        """(C, L + 1): the sentences of each length, by column; `times` is how often each corpus's rows are read."""
+        longest = max(max(manifest.lengths) for manifest in self.manifests)
+        counts = [manifest.counts(self.num_columns, longest) for manifest in self.manifests]
+        return np.sum([count * of for count, of in zip(times or [1] * len(counts), counts, strict=True)], axis=0)
+
     @functools.cached_property  # every batch uses it several times
     def length(self) -> int:
         """T of all batches: the longest sentence's tokens, rounded up to a multiple of 8, at most `max_length`."""
-        longest = int(np.flatnonzero(self.manifest.counts.sum(axis=0))[-1])
-        return padded_length(longest, self.manifest.key["max_length"])
+        counts = self.counts()
+        return padded_length(int(np.flatnonzero(counts.sum(axis=0))[-1]), counts.shape[1] - 1)
 
     @functools.cached_property
     def lengths(self) -> tuple[int, ...]:
         """The places for a sentence of each column, at most T; () if all have T."""
-        if len(set(self.manifest.lengths)) == 1 or self.num_columns == 1:
+        built = Lengths(*self.settings["max_length"])
+        if built.anchor == built.positive or self.num_columns == 1:
             return ()
-        longest = [int(np.flatnonzero(counts)[-1]) for counts in self.manifest.counts]
-        return tuple(padded_length(length, self.length) for length in longest)
+        return tuple(padded_length(int(np.flatnonzero(counts)[-1]), self.length) for counts in self.counts())
 
     def locate(self, rows: np.ndarray) -> Sentences:
-        """Locates sentences, by row numbers (B,), or (B, C) for a row per column.
+        """Locates the sentences of rows (N,).
 
         In a source with one column, each row is its own positive. Other missing columns are empty sentences.
         """
-        columns = np.arange(self.num_columns)
-        by_column = rows[:, None] if rows.ndim == 1 else rows  # (B, 1) or (B, C)
-        shard, within = self.shards_of(by_column)
-        width = self._width[shard]
-        column = np.where(columns < width, columns, 0) if rows.ndim == 1 else np.zeros_like(by_column)
-        entry = self._first_entry[shard] + within * width + column
-        self._index.will_need(*_ranges((entry - column)[:, : by_column.shape[1]], width + 1, ENTRY))
-        starts = self._entries[entry, 0].astype(np.int64)
-        ends = self._entries[entry + 1, 0].astype(np.int64)
-        lengths = ends - starts
-        self._refuse((lengths < 0) | (lengths > self.length) | (ends > self._size[shard]), shard)
-        lacking = (lengths == 0) & (columns >= NEGATIVES) & (self._special > 0)
-        if rows.ndim == 1:
-            present = (columns < width) & ~lacking
-            empty = ~present & ~((columns == 1) & (width == 1))
-        else:
-            present, empty = np.ones(lengths.shape, bool), np.zeros(lengths.shape, bool)
-        sums = self._entries[entry, 1]
-        if self.manifest.labels:  # these are checked with the tokens
-            place = self._first_label[shard] + within
-            self._labels.will_need(*_ranges(place, 1, 1))
-            sums = sums - label_terms(self._label[place])
-        self._refuse(lacking & empty & (sums != BEGIN), shard)  # no tokens have BEGIN, unlike zeros from a bad disk
-        lengths = np.where(empty, self._special, lengths)
-        return Sentences(starts + self._first_token[shard], lengths, sums, shard, empty, present)
-
-    def will_need(self, sentences: Sentences) -> None:
-        """Asks the system to read these sentences from the disk, without waiting."""
-        runs = sentences.shards.shape[1]  # a row's sentences are adjacent, unless each comes from its own row
-        starts, ends = sentences.starts[:, :runs], sentences.starts + np.where(sentences.empty, 0, sentences.lengths)
-        ends = ends if runs > 1 else ends.max(axis=1, keepdims=True)
-        self._tokens.will_need(*_ranges(starts, ends - starts, self.manifest.token_bytes))
+        batches, within = self._find(rows)
+        width = self._width[batches]
+        first = within * width
+        self._will_need(batches, self._bounds_at[batches] + 4 * first, 4 * (width + 1))
+        place = first[:, None] + np.minimum(np.arange(self.num_columns + 1), width[:, None])
+        found = [self._bounds[batch][at] for batch, at in zip(batches.tolist(), place, strict=True)]
+        bounds = np.array(found, np.int64).reshape(place.shape)
+        lengths = np.diff(bounds)
+        most = np.array([len(self._tokens[batch]) for batch in batches.tolist()])
+        present = lengths > 0
+        wrong = (lengths < 0).any(axis=1) | (lengths > self.length).any(axis=1) | (bounds[:, -1] > most)
+        self._refuse(wrong | (bounds[:, 0] < 0) | ~present[:, 0], batches)
+        lengths[:, 1:2] = np.where(present[:, 1:2], lengths[:, 1:2], lengths[:, :1])
+        lengths[:, NEGATIVES:][~present[:, NEGATIVES:]] = len(self.settings["special_tokens"])
+        return Sentences(batches, bounds, lengths, present)
 
     def gather(self, sentences: Sentences) -> tuple[np.ndarray, np.ndarray]:
-        """The sentences' token ids and mask, both (B, C, T) int32; ids are 0 where the mask is.
+        """The sentences' token ids and mask, both (N, C, T) int32; ids are 0 where the mask is.
 
         Raises:
-          UserError: naming a shard whose tokens or labels were changed since it was written.
+          UserError: naming a file with token ids that cannot be.
         """
-        place = np.arange(self.length)
-        mask = place < sentences.lengths[..., None]
-        read = mask & ~sentences.empty[..., None]
-        ids = np.zeros(mask.shape, np.int32)
-        ids[read] = self._ids.take((sentences.starts[..., None] + place)[read])
-        self._refuse((checksums(ids, read, self._factors) != sentences.sums) & ~sentences.empty, sentences.shards)
-        if sentences.empty.any():
-            ids = np.where(sentences.empty[..., None], self._empty, ids)
-        return ids, mask.astype(np.int32)
+        batches, bounds, lengths, present = sentences
+        starts, ends = bounds[:, 0], bounds[:, -1]
+        size = self._token_bytes[batches]
+        self._will_need(batches, self._tokens_at[batches] + size * starts, size * (ends - starts))
+        tokens = [
+            self._tokens[batch][start:end]
+            for batch, start, end in zip(batches.tolist(), starts.tolist(), ends.tolist(), strict=True)
+        ]
+        flat, place = np.concatenate(tokens), np.arange(self.length)
+        ids = np.zeros((*lengths.shape, self.length), np.int32)
+        ids[place < np.diff(bounds)[..., None]] = flat  # a row's sentences follow one another
+        self._refuse((ids >= self._vocabulary).any(axis=(1, 2)), batches)
+        own = ~present[:, 1:2]
+        ids[:, 1:2][own] = ids[:, :1][own]
+        empty, special = np.zeros(self.length, np.int32), self.settings["special_tokens"]
+        empty[: len(special)] = special
+        ids[:, NEGATIVES:][~present[:, NEGATIVES:]] = empty
+        return ids, (place < lengths[..., None]).astype(np.int32)
 
     def labels(self, rows: np.ndarray) -> np.ndarray:
-        """(B,) int32 labels of rows, if the corpus has labels; `gather` of the same rows verifies them."""
-        shard, within = self.shards_of(rows)
-        return self._label[self._first_label[shard] + within].astype(np.int32)
+        """(N,) int32 labels of rows, if the corpus has labels."""
+        return np.array(self._values("label", rows), np.int32)
 
-    def shards_of(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The shard of each row, and the row's number in it."""
-        shard = np.searchsorted(self._first_row, rows, side="right") - 1
-        return shard, rows - self._first_row[shard]
+    def origins(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The sources of rows, as indices into `shards`, and the row numbers there, from 0; both (N,) int64."""
+        batches, _ = self._find(rows)
+        return np.array(self._shard)[batches], np.array(self._values("row", rows), np.int64)
 
-    def _refuse(self, wrong: np.ndarray, shards: np.ndarray) -> None:
-        """Refuses sentences that are wrong (B, C), naming a shard of theirs."""
+    def texts(self, rows: np.ndarray) -> list[list[str]]:
+        """The sentences of rows without prompts, without columns that a row lacks; refused if the text was not kept."""
+        if not self.has_text:
+            raise UserError(f"{self.folders[0]}: was prepared without its text; prepare it again with --keep-text")
+        return self._values("texts", rows)
+
+    def _values(self, column: str, rows: np.ndarray) -> list[Any]:
+        values = []
+        for batch, row in zip(*(array.tolist() for array in self._find(rows)), strict=True):
+            try:
+                values.append(self._batches[batch].column(column)[row].as_py())
+            except (UnicodeDecodeError, pa.ArrowException):
+                raise self._damaged(batch) from None
+        return values
+
+    def _find(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The record batch of each row, and the row's number in it."""
+        batches = np.searchsorted(self._first, rows, side="right") - 1
+        return batches, rows - self._first[batches]
+
+    def _will_need(self, batches: np.ndarray, starts: np.ndarray, sizes: np.ndarray) -> None:
+        """Asks the system to read these bytes of the batches' files, without waiting."""
+        first = starts & -PAGE
+        for batch, start, size in zip(batches.tolist(), first.tolist(), (starts + sizes - first).tolist(), strict=True):
+            self._maps[batch].madvise(mmap.MADV_WILLNEED, start, size)
+
+    def _refuse(self, wrong: np.ndarray, batches: np.ndarray) -> None:
+        """Refuses rows that are wrong (N,), naming the file of one."""
         if wrong.any():
-            raise self.damaged(int(np.broadcast_to(shards, wrong.shape)[wrong][0]))
+            raise self._damaged(int(batches[wrong][0]))
 
-    def damaged(self, shard: int) -> UserError:
-        """The error for a damaged shard."""
-        return UserError(f"{self._paths[shard]}: was changed since it was written; {REPAIR}")
-
-
-def _starts(counts: list[int]) -> np.ndarray:
-    return np.cumsum([0, *counts])
+    def _damaged(self, batch: int) -> UserError:
+        shard = self._shard[batch]
+        of = np.repeat(np.arange(len(self.folders)), [len(manifest.shards) for manifest in self.manifests])
+        return _damaged(self.folders[of[shard]] / self.shards[shard].file)
 
 
-def _ranges(first: np.ndarray, count: np.ndarray | int, size: int) -> tuple[np.ndarray, np.ndarray]:
-    """The byte ranges of `count` elements of `size` bytes each: starts and ends."""
-    starts = first.ravel() * size
-    return starts, starts + np.ravel(count) * size
-
-
-def origins(corpus: Prepared, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The sources of rows, as indices into `manifest.sources`, and the row numbers there, from 0; both (B,) int64.
-
-    Raises:
-      UserError: naming a shard with an impossible row number; only `--verify` finds wrong but possible ones.
-    """
-    sources, numbers_in_source = np.empty(len(rows), np.int64), np.empty(len(rows), np.int64)
-    shards, within = corpus.shards_of(rows)
-    for number in np.unique(shards).tolist():
-        shard, here = corpus.manifest.shards[number], shards == number
-        sources[here], numbers_in_source[here] = shard.source, shard.first + within[here]
-        if shard.origins:
-            start = shard.parts(corpus.manifest.token_bytes, corpus.manifest.labels).origins
-            path = corpus.file(number)
-            listed = np.memmap(path, "<u4", "r", start, (shard.rows,))
-            numbers = listed[within[here]].astype(np.int64)
-            if (numbers < within[here]).any() or (numbers >= shard.source_rows).any():
-                raise corpus.damaged(number)
-            numbers_in_source[here] = shard.first + numbers
-    return sources, numbers_in_source
-
-
-def texts(corpus: Prepared, rows: np.ndarray) -> list[list[str]]:
-    """The sentences of rows without prompts, without columns that a row lacks; refused if the text was not kept."""
-    if not corpus.has_text:
-        raise UserError(f"{corpus.folder}: was prepared without its text; prepare it again with --keep-text")
-    by_row: list[list[str]] = [[]] * len(rows)
-    shards, within = corpus.shards_of(rows)
-    for number in np.unique(shards).tolist():
-        shard = corpus.manifest.shards[number]
-        rows_here = np.flatnonzero(shards == number)
-        folder = corpus.file(number).parent
-        path = folder / shard.files[1].name
-        if size_of(path) is None:
-            raise UserError(
-                f"{path}: missing; a copy in data.local_cache may have no text, so name the corpus itself, or give the "
-                "command again that prepared it"
-            )
-        check_sizes(folder, shard.files[1:])
-        for place, texts in zip(rows_here.tolist(), _texts_of(folder, shard, within[rows_here].tolist()), strict=True):
-            by_row[place] = texts
-    return by_row
-
-
-def _texts_of(folder: Path, shard: Shard, rows: list[int]) -> Iterator[list[str]]:
-    path, count = folder / shard.files[1].name, shard.rows * shard.columns
+def _open(path: Path) -> tuple[mmap.mmap, list[Any]]:
+    """A file's bytes, and the record batches in them."""
     try:
-        ends = np.memmap(path, "<u8", "r", 0, (count + 1,))
-        sums = np.memmap(path, "<u4", "r", 8 * (count + 1), (shard.rows,))
         with open(path, "rb") as file:
-            for row in rows:
-                first = row * shard.columns
-                bounds = ends[first : first + shard.columns + 1].astype(np.int64).tolist()
-                if sorted(bounds) != bounds or bounds[-1] > shard.text_bytes:
-                    raise ValueError
-                file.seek(8 * (count + 1) + 4 * shard.rows + bounds[0])
-                sentences = [file.read(end - start) for start, end in itertools.pairwise(bounds)]
-                if text_checksum(sentences) != sums[row]:
-                    raise ValueError
-                while len(sentences) > NEGATIVES and not sentences[-1]:
-                    sentences.pop()
-                yield [sentence.decode() for sentence in sentences]
+            mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        mapped.madvise(mmap.MADV_RANDOM)  # read-ahead would pull in whole files
+        batches = list(pa.ipc.open_stream(pa.py_buffer(mapped)))
+        if any(batch.column("input_ids").null_count for batch in batches):
+            raise _damaged(path)
+    except (ValueError, KeyError, pa.ArrowException):
+        raise _damaged(path) from None
     except OSError as error:
+        if error.errno is None:  # pyarrow's, about the contents
+            raise _damaged(path) from None
         raise UserError(f"{path}: cannot be read: {system_message(error)}") from None
-    except (ValueError, OverflowError):  # a wrong checksum or position
-        raise UserError(f"{path}: was changed since it was written; {REPAIR}") from None
+    return mapped, batches
+
+
+def _damaged(path: Path) -> UserError:
+    return UserError(f"{path}: was changed since it was written; {REPAIR}")

@@ -1,8 +1,7 @@
-"""A source's rows as they go into a corpus: one item per row, so that rows keep their numbers."""
+"""A source's rows as they go into a corpus."""
 
-import functools
 import itertools
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
@@ -30,54 +29,16 @@ BLANK, UNLABELLED, UNUSED = (Item([], left_out=why) for why in ("blank", "unlabe
 Augmentation = Callable[[str, int, int], str]  # from a sentence, its row and its column to the changed sentence
 
 
-class Items:
-    """The rows of a source, in order, also a block of `shard_rows` at a time."""
-
-    def __init__(self, key: Mapping[str, Any], number: int, change: Augmentation | None):
-        """For source `number` of a corpus with this key (`plan.make_plan`); `change` makes changed copies."""
-        self._key, self._number, self._change = key, number, change
-        self._at = 0  # the number of the next row
-        self._next: list[Item] = []  # that row, if it was read ahead
-
-    @functools.cached_property
-    def _opened(self) -> tuple[Iterator[object], Iterator[Item]]:
-        """The rows as read, which are passed over faster than their items, and the items."""
-        key, positives = self._key, self._key["positives"]
-        source = open_source(key["sources"][self._number]["name"], key["columns"], positives, key["labels"])
-        numbered = enumerate(source.rows, self._number * SOURCE_ROWS)
-        if positives in REACH:
-            items = _next_sentences(source, numbered, REACH[positives], key["seed"])
-            return items, items
-        both = bool(self._change and key["augment"]["both"])
-        return numbered, _rows(source, numbered, positives, self._change, both)
-
-    def __iter__(self) -> Iterator[Item]:
-        return self
-
-    def __next__(self) -> Item:
-        item = self._next.pop() if self._next else next(self._opened[1])
-        self._at += 1
-        return item
-
-    def pass_to(self, row: int) -> None:
-        """Skips the rows before this one."""
-        if row > self._at:
-            for _ in itertools.islice(self._opened[0], row - self._at - len(self._next)):
-                pass
-            self._next.clear()
-            self._at = row
-
-    def block(self, number: int) -> Iterator[Item]:
-        """The rows of a block."""
-        self.pass_to(number * self._key["shard_rows"])
-        return itertools.islice(self, self._key["shard_rows"])
-
-    def is_last(self, number: int) -> bool:
-        """Whether no row follows a block."""
-        self.pass_to((number + 1) * self._key["shard_rows"])
-        if not self._next:
-            self._next = list(itertools.islice(self._opened[1], 1))
-        return not self._next
+def read_items(settings: Mapping[str, Any], name: str, number: int) -> Iterator[Item]:
+    """The rows of a source, its name and number being these, of a corpus with these settings (`making.make_plan`)."""
+    positives, seed = settings["positives"], settings["seed"]
+    source = open_source(name, settings["columns"], positives, settings["labels"])
+    rows = enumerate(source.rows, number * SOURCE_ROWS)
+    if positives in REACH:
+        yield from _next_sentences(source, rows, REACH[positives], seed)
+    else:
+        augment = settings["augment"]
+        yield from _rows(source, rows, positives, make_change(augment, seed), bool(augment and augment["both"]))
 
 
 def _rows(
@@ -127,31 +88,15 @@ def make_change(augment: Mapping[str, Any], seed: int) -> Augmentation | None:
     return lambda text, row, column: " ".join(change(text.split(), row_generator(seed, row, column)))
 
 
-def check_usable(key: Mapping[str, Any]) -> None:
-    """Refuses sources without usable rows, or blank lines between documents, mostly from their first rows."""
-    for number, source in enumerate(key["sources"]):
-        _check_source(key, number, source["name"])
-
-
-def _check_source(key: Mapping[str, Any], number: int, source: str) -> None:
-    positives = key["positives"]
-    needed = 2 if positives in REACH else 0  # documents
-    left_out: Counter[str] = Counter()
-    used, documents, inside = False, 0, False
-    for item in Items(key, number, None):
-        blank = item.left_out == "blank"
-        documents += not blank and not inside
-        inside = not blank
-        used = used or not item.left_out
-        if used and documents >= needed:
-            return
-        left_out[item.left_out] += 1
-    if needed and documents == 1:
+def check_used(source: str, positives: str, left_out: Mapping[str, int], used: int, documents: int) -> None:
+    """Refuses a source without usable rows, or without blank lines between the documents that `positives` needs."""
+    if positives in REACH and documents == 1:
         raise UserError(
             f"{source}: no blank line between sentences, so they may be shuffled; "
             f"--positives {positives} needs documents with a blank line between them"
         )
-    if left_out["unused"]:
-        problem = "no document has two sentences" if needed else f"no pair is labelled {positives}"
+    if not used and left_out.get("unused"):
+        problem = "no document has two sentences" if positives in REACH else f"no pair is labelled {positives}"
         raise UserError(f"{source}: {problem}; choose another --positives")
-    raise no_examples_in(source, left_out["blank"], left_out["unlabelled"])
+    if not used:
+        raise no_examples_in(source, left_out.get("blank", 0), left_out.get("unlabelled", 0))

@@ -14,7 +14,7 @@ from simcse_jax.bulk.embeddings import blocks as module
 from simcse_jax.bulk.embeddings import encoder as encoder_module
 from simcse_jax.bulk.embeddings.blocks import encode_here, make_block, quantization_of
 from simcse_jax.bulk.embeddings.embeddings_folder import Facts, blocks_of, is_made, read_facts
-from simcse_jax.data.corpus.shared_folder import claimed, temporary_of
+from simcse_jax.bulk.embeddings.shared_folder import claimed
 from simcse_jax.data.sentences import SentenceFile
 from simcse_jax.host.storage import as_path
 from simcse_jax.simcse import TokenEmbeddings
@@ -147,7 +147,7 @@ def test_a_folder_has_the_tokens_of_each_row(dtype, keep_text, sources, texts, t
 def test_every_row_is_made_once_and_others_read_all_also_while_it_is_filled(folder, plan, blocks, encoder, texts):
     first, second, *_, last = blocks
     make_block(folder, plan, first, encoder)
-    temporary_of(folder / last.file).write_text("the first bytes")
+    (folder / f".{last.file}.00ff.tmp").write_text("the first bytes")
     with claimed(folder / last.file):
         for reader in READERS:
             assert [row["row"] for row in rows_read(reader, folder)] == list(range(8)), reader

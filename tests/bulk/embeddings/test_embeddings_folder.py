@@ -7,7 +7,7 @@ from support.embedding_folders import begin
 from simcse_jax.bulk.embeddings import embeddings_folder
 from simcse_jax.bulk.embeddings.blocks import make_block
 from simcse_jax.bulk.embeddings.embeddings_folder import blocks_of, complete, finish, read_manifest
-from simcse_jax.data.corpus.shared_folder import claimed
+from simcse_jax.bulk.embeddings.shared_folder import claimed
 from simcse_jax.data.sentences import SentenceFile
 
 

@@ -7,7 +7,7 @@ import pytest
 from support.data import raises
 
 from simcse_jax.bulk.mining.pairs import Pair, PairFile, PairFiles, Positives, text_hash
-from simcse_jax.data.corpus.shared_folder import hash_file
+from simcse_jax.data.identity import hash_file
 
 ROWS = [("a", "p", 3), ("b", "q", 4), ("", "r", 0), ("a", "s", 5)]
 PAIRS = [Pair(0, "a", "p", (3,)), Pair(1, "b", "q", (4,)), None, Pair(3, "a", "s", (5,))]

@@ -5,35 +5,29 @@ their own hash, so that a damaged one is found before anything is concluded from
 """
 
 import contextlib
-import errno
 import fnmatch
-import hashlib
 import itertools
-import json
 import os
 import re
 import secrets
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from simcse_jax.data.examples import PREFIXED, prefix_of
-from simcse_jax.data.rows import reported, size_and_time
+from simcse_jax.data.identity import names_in, read_sealed, size_of, stamp_of, write_sealed
 from simcse_jax.errors import UserError, system_message
 from simcse_jax.host.flock import Taken, open_alone
-from simcse_jax.host.hidden import PLAN
+from simcse_jax.host.hidden import DOT, PLAN
 from simcse_jax.host.locks import held_in_store
-from simcse_jax.host.storage import Folder, as_path, is_of_macos, is_remote, lock_of, parse_json, write_atomically
+from simcse_jax.host.storage import Folder, is_of_macos, is_remote, lock_of
 
 AT_A_TIME = 32  # sources examined at once
 ATTEMPTS = 20  # before a claim in a bucket counts as a dead process's, perhaps
-SEAL = "seal"
-PIECE = 1 << 23  # bytes read at a time to copy a file
 # What killed processes may leave: files that were not finished, and claims on those that were.
-LEFTOVER = re.compile(r"\.{1,2}(corpus|embeddings|plan|quantization|rows|shard)[-.].*\.(lock|tmp.*)")
+LEFTOVER = re.compile(r"\.{1,2}(embeddings|plan|quantization|rows)[-.].*\.(lock|tmp.*)")
 
 
 class FolderPlan(NamedTuple):
@@ -41,7 +35,6 @@ class FolderPlan(NamedTuple):
 
     key: dict[str, Any]  # its `sources` have a `name` each
     stamps: dict[str, str]  # of sources, by name: `Stamp.written`
-    dot: str = ""  # the prefix of the folder's own files, see `host.hidden`
 
     @property
     def sources(self) -> list[str]:
@@ -50,36 +43,29 @@ class FolderPlan(NamedTuple):
 
     def file(self, folder: Folder, name: str = PLAN) -> Folder:
         """One of the folder's own files, named without the dot; by default the plan itself."""
-        return folder / f"{self.dot}{name}"
+        return folder / f"{DOT}{name}"
 
 
-def enter(folder: Folder, plan: FolderPlan, whose: str, check: Callable[[], object] = lambda: None) -> None:
-    """Writes the plan into a new folder, or checks that an existing folder has the same plan.
-
-    Args:
-      whose: how the error describes a folder with another plan: "another corpus's".
-      check: called before a new folder is started; raises an error to prevent it.
-    """
-    if read_sealed(plan.file(folder)) is None:
-        check()
+def enter(folder: Folder, plan: FolderPlan) -> None:
+    """Writes the plan into a new folder, or checks that an existing folder has the same plan."""
     for attempt in itertools.count():
         with claimed(folder / PLAN, patient=attempt > ATTEMPTS) as is_free:
             if is_free:
                 before = read_sealed(plan.file(folder))
                 if before is None:
-                    check_own(folder, plan.dot)
+                    check_own(folder)
                     write_sealed(plan.file(folder), {"key": plan.key, "stamps": plan.stamps})
                 else:
-                    _compare(folder, before, plan, whose)
+                    _compare(folder, before, plan)
                 break
         time.sleep(0.1)  # another process has just started it
 
 
-def check_own(folder: Folder, dot: str) -> None:
-    """Refuses a folder that has files but no plan of its kind, whose name begins with `dot`."""
+def check_own(folder: Folder) -> None:
+    """Refuses a folder that has files but no plan."""
     names = names_in(folder)
     foreign = sorted(name for name in names if not name.startswith((".", f"{PLAN}.")))  # an unfinished plan
-    if foreign and f"{dot}{PLAN}" not in names:
+    if foreign and f"{DOT}{PLAN}" not in names:
         raise UserError(f"--output {folder}: has other files ({foreign[0]}) and no plan; choose another folder")
 
 
@@ -89,12 +75,6 @@ def check_unchanged(folder: Folder, plan: FolderPlan, sources: Sequence[str] | N
     with ThreadPoolExecutor(AT_A_TIME) as threads:  # a bucket answers slowly
         stamps = threads.map(stamp_of, names)
         _compare_stamps(folder, plan.stamps, {name: stamp.written for name, stamp in zip(names, stamps, strict=True)})
-
-
-def names_in(folder: Folder) -> set[str]:
-    """The names of all files in a folder."""
-    with reported(folder):
-        return {path.name for path in folder.iterdir()}
 
 
 def leave(folder: Folder, plan: FolderPlan, *notes: str) -> None:
@@ -116,12 +96,12 @@ def leave(folder: Folder, plan: FolderPlan, *notes: str) -> None:
             folder.rmdir()
 
 
-def _compare(folder: Folder, before: Mapping[str, Any], plan: FolderPlan, whose: str) -> None:
+def _compare(folder: Folder, before: Mapping[str, Any], plan: FolderPlan) -> None:
     key, now = before["key"], plan.key
     differing = [name for name in {**now, **key} if key.get(name) != now.get(name)]
     if differing:
         was = "; ".join(_difference(name, key.get(name), now.get(name)) for name in differing)
-        raise UserError(f"--output {folder}: is {whose}: {was}; choose another folder")
+        raise UserError(f"--output {folder}: is that of other embeddings: {was}; choose another folder")
     _compare_stamps(folder, before["stamps"], plan.stamps)
 
 
@@ -189,105 +169,23 @@ def _claim_in_store(job: contextlib.ExitStack, lock: Folder, path: Folder, patie
     return True
 
 
-def write_sealed(path: Folder, content: Mapping[str, Any]) -> None:
-    """Writes a JSON object with its hash."""
-    write_atomically(path, json.dumps({**content, SEAL: json_hash(content)}) + "\n")
-
-
-def read_sealed(path: Folder) -> dict[str, Any] | None:
-    """Reads the object, checking its hash; None if the file does not exist."""
-    with reported(path):
-        try:
-            text = path.read_text(encoding="utf-8")
-        except FileNotFoundError:
-            return None
-    content = parse_json(text, str(path))
-    if content.pop(SEAL, None) != json_hash(content):
-        raise UserError(f"{path}: was changed since it was written; remove it, and run the command again")
-    return content
-
-
-def json_hash(content: Any) -> str:
-    """SHA-256 of what JSON can hold."""
-    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
-
-
-class Stamp(NamedTuple):
-    """Identity of a source that has not been read."""
-
-    bytes: int  # 0 if not a file
-    written: str  # modification time of a file; version of a dataset
-
-
-def stamp_of(source: str) -> Stamp:
-    """The stamp of a source."""
-    if prefix := prefix_of(source):
-        return Stamp(0, PREFIXED[prefix].version(source.removeprefix(prefix)))
-    size, written = size_and_time(as_path(source))
-    return Stamp(size, str(written))
-
-
-def size_of(path: Folder) -> int | None:
-    """The size in bytes of a file or an object in a bucket; None if it does not exist."""
-    with reported(path):
-        try:
-            status: Any = path.stat()
-        except FileNotFoundError:
-            return None
-    return int(status.length if is_remote(path) else status.st_size)
-
-
-def hash_file(path: Path) -> str:
-    """SHA-256 of a file."""
-    with reported(path), open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
 @contextlib.contextmanager
-def written_to(path: Folder, *further: str) -> Iterator[Path]:
-    """A temporary file to write to, renamed or, under a claim in a bucket, uploaded to `path` after the block.
-
-    `further` are suffixes of more files that are written next to it.
-    """
-    endings = ("", *further)
+def written_to(path: Folder) -> Iterator[Path]:
+    """A temporary file to write to, renamed or, under a claim in a bucket, uploaded to `path` after the block."""
     with contextlib.ExitStack() as job:
         if is_remote(path):
             temporary = Path(job.enter_context(tempfile.TemporaryDirectory())) / path.name
-        else:
-            temporary = temporary_of(Path(path))
-            for ending in endings:
-                job.callback(Path(f"{temporary}{ending}").unlink, missing_ok=True)
+        else:  # a name that no other process has: not every shared disk has locks
+            temporary = Path(path).with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
+            job.callback(temporary.unlink, missing_ok=True)
         try:
             yield temporary
+            if (lock := lock_of(path)) is not None:
+                lock.write(path, temporary)
+            else:
+                temporary.replace(path)
         except OSError as error:
             raise UserError(f"{path}: cannot be written: {system_message(error)}") from None
-        try:
-            for ending in reversed(endings):
-                written, target = Path(f"{temporary}{ending}"), path.parent / (path.name + ending)
-                if (lock := lock_of(target)) is not None:
-                    lock.write(target, written)
-                else:
-                    put_in_place(written, Path(target))
-        except OSError as error:
-            raise UserError(f"{path}: cannot be written: {system_message(error)}") from None
-
-
-def temporary_of(path: Path) -> Path:
-    """A temporary name that no other process has: not every shared disk has locks."""
-    return path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
-
-
-def put_in_place(written: Path, path: Path) -> None:
-    """Renames a file that is already on the disk, and waits until the new name is on the disk too."""
-    written.replace(path)
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    except OSError as error:
-        if error.errno != errno.EINVAL:  # this disk cannot sync folders
-            raise
-    finally:
-        os.close(folder)
 
 
 def remove_leftovers(folder: Folder) -> None:
