@@ -1,7 +1,6 @@
 """Claims on blocks of embeddings in an object store, for `bulk.embeddings.shared_folder` alone."""
 
 import contextlib
-import errno
 import json
 import os
 import shlex
@@ -18,17 +17,10 @@ from typing import Any, NamedTuple
 from simcse_jax.errors import UserError, reason
 from simcse_jax.host.storage import Folder, folder_locks
 
-ATTEMPTS = 100
-_open: set[int] = set()  # the descriptors of the locks that this process has
 HEARTBEAT = 10.0  # seconds between two renewals
 LOST = 30.0  # seconds without one, after which the owner counts as dead
 LOOK = 2.0  # seconds between two looks at another job's lock
-LOCK = ".lock"  # in a folder, and at the end of the name next to something
 PIECE = 1 << 23  # bytes of a file that are sent at a time
-_mine: set[tuple[str, int]] = set()  # files of locks, and the threads of this process that have them
-AT_FDCWD, RENAME_EXCHANGE = -100, 2  # of Linux's renameat2
-CANNOT_SWAP = {errno.ENOSYS, errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP}
-WAIT_SECONDS = 5.0  # for a job that is replacing the folder right now
 
 
 class Owner(NamedTuple):
@@ -221,8 +213,8 @@ def _why(error: Exception) -> str:
 def held_in_store(path: Folder, place: Folder) -> Iterator[None]:
     """Holds the lock at `path` during the block, and writes to its folder as the lock's owner."""
     with contextlib.closing(StoredLock(path, place)) as lock:
-        folder_locks.append(lock)
+        folder_locks.append(lock)  # type: ignore[arg-type]
         try:
             yield
         finally:
-            folder_locks.remove(lock)
+            folder_locks.remove(lock)  # type: ignore[arg-type]

@@ -19,7 +19,6 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
-from simcse_jax.host.claims import held_in_store, this_job  # noqa: F401
 from simcse_jax.host.disk_lock import locked
 from simcse_jax.host.owner import Owner
 from simcse_jax.host.storage import Folder, folder_locks, is_remote

@@ -120,12 +120,3 @@ def find_temperature(fields: Any) -> float | None:
 def needing(fields: Any, need: str) -> list[Objective]:
     """The trained objectives that need something, an attribute of `Objective`; `fields` as for `trained_objectives`."""
     return [objective for objective in trained_objectives(fields).values() if getattr(objective, need)]
-
-
-def has_user_objective(fields: Any) -> bool:
-    """Whether a run trains an objective that is not the package's own, whose parameters need not be known here.
-
-    Args:
-      fields: as for `trained_objectives`.
-    """
-    return any(term["weight"] for name, term in fields.items() if name not in BUILT_IN)

@@ -7,7 +7,6 @@ their own hash, so that a damaged one is found before anything is concluded from
 import contextlib
 import fnmatch
 import itertools
-import os
 import re
 import secrets
 import tempfile
@@ -19,9 +18,9 @@ from typing import Any, NamedTuple
 
 from simcse_jax.data.identity import names_in, read_sealed, size_of, stamp_of, write_sealed
 from simcse_jax.errors import UserError, system_message
-from simcse_jax.host.flock import Taken, open_alone
+from simcse_jax.host.claims import held_in_store
+from simcse_jax.host.disk_lock import locked
 from simcse_jax.host.hidden import DOT, PLAN
-from simcse_jax.host.locks import held_in_store
 from simcse_jax.host.storage import Folder, is_of_macos, is_remote, lock_of
 
 AT_A_TIME = 32  # sources examined at once
@@ -144,16 +143,11 @@ def claimed(path: Folder, patient: bool = False) -> Iterator[bool]:
 
 def _claim(job: contextlib.ExitStack, lock: Path) -> bool:
     try:
-        lock.parent.mkdir(parents=True, exist_ok=True)
-        lock_file = open_alone(lock)
-    except Taken:
-        return False
-    except OSError as error:
-        raise UserError(f"{lock.parent}: cannot be written: {system_message(error)}") from None
-    if lock_file is None:  # its holder has just exited
-        return False
-    job.callback(os.close, lock_file[0])
-    job.callback(lock.unlink, missing_ok=True)  # first, while it is still this process's
+        job.enter_context(locked(lock, lock.parent))
+    except UserError:
+        if lock.exists():  # another's
+            return False
+        raise
     return True
 
 
@@ -181,7 +175,7 @@ def written_to(path: Folder) -> Iterator[Path]:
         try:
             yield temporary
             if (lock := lock_of(path)) is not None:
-                lock.write(path, temporary)
+                lock.write(path, temporary)  # type: ignore[arg-type]  # a claim takes files, too
             else:
                 temporary.replace(path)
         except OSError as error:
