@@ -1,7 +1,6 @@
 """What MkDocs adds to the pages: the reference, made from the code, and links to files outside of docs/."""
 
 import contextlib
-import inspect
 import io
 import os
 import re
@@ -125,28 +124,9 @@ def of_field(name: str, field: Field) -> str:
     default = ",".join(map(str, field.default)) if isinstance(field.default, tuple) else field.default
     kind = "list, with commas" if isinstance(field.default, tuple) else type(field.default).__name__
     text = f"{plain(field.meaning)} *{plain('; '.join([kind, *(rule.words for rule in field.rules)]))}.*"
-    weight = f"{name.rpartition('.')[0]}.weight"
-    if name.startswith("objective.") and name != weight:
-        text += f" Only with `{weight}` above 0."
-    elif isinstance(field.only, str) and field.only:
+    if field.only:
         text += f" Only with `{field.only}`."
-    elif read := conditions(field.only):
-        text += f" Has an effect only for some values of {', '.join(f'`{one}`' for one in read)}."
     return entry(name, text, f" = {default}" if default != "" else "", name)
-
-
-def conditions(only: Any) -> list[str]:
-    """The fields and sections that the code of a condition reads, and that of functions of its file in it."""
-    if not callable(only):
-        return []
-    lines, _ = inspect.findsource(only)
-    last = max(line for _, _, line in only.__code__.co_lines() if line)
-    source = "".join(lines[only.__code__.co_firstlineno - 1 : last])
-    found = [name for name in re.findall(r"\bconfig\.([a-z_]+(?:\.[a-z_]+)*)", source)]
-    found = [name if name in {*FIELDS, *SECTIONS} else name.rpartition(".")[0] for name in found]
-    for name in re.findall(r"\b(\w+)\(config\)", source):
-        found += conditions(only.__globals__.get(name)) if only.__name__ != name else []
-    return sorted({*found})
 
 
 def api() -> str:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import reduce
 from itertools import pairwise
 from math import inf
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 from simcse_jax.errors import UserError, no_such
 
@@ -127,11 +127,6 @@ def each_once(kind: str, names: Iterable[str]) -> Rule:
 BELOW_ONE = rule("at least 0 and below 1", lambda rate: 0 <= rate < 1)  # a rate
 
 
-# When a field has an effect: NAME, another field that must be set; NAME=VALUE, one that must have this value; or a
-# function of the config. Empty: always.
-Condition: TypeAlias = str | Callable[[Any], object]
-
-
 @dataclass(frozen=True)
 class Field:
     """One field of a run. Its type is the type of its default."""
@@ -140,25 +135,21 @@ class Field:
     meaning: str
     rules: tuple[Rule, ...] = ()
     of_step: bool = False  # an argument of the compiled step: runs that differ in it share a compilation
-    only: Condition = ""  # it has an effect only then
+    only: str = ""  # it has an effect only with this: NAME, another field that is set, or NAME=VALUE; empty: always
 
     def has_effect(self, config: Any) -> bool:
         """Whether it has an effect beside the other fields of `config`."""
-        if callable(self.only):
-            return bool(self.only(config))
-        if not self.only:
-            return True
         name, equals, value = self.only.partition("=")
-        setting = reduce(getattr, name.split("."), config)
+        setting = reduce(getattr, name.split("."), config) if name else True
         return setting == value if equals else bool(setting)
 
 
-def field(default: Any, meaning: str, *rules: Rule, only: Condition = "") -> Field:
+def field(default: Any, meaning: str, *rules: Rule, only: str = "") -> Field:
     """A field that is fixed when the step is compiled, or that the step does not use."""
     return Field(default, meaning, rules, only=only)
 
 
-def number(default: float | str | tuple[str, ...], meaning: str, *rules: Rule, only: Condition = "") -> Field:
+def number(default: float | str | tuple[str, ...], meaning: str, *rules: Rule, only: str = "") -> Field:
     """A field that the compiled step takes as an argument, a number or several."""
     return Field(default, meaning, rules, of_step=True, only=only)
 

@@ -217,8 +217,8 @@ class SimCSE:
         Sentences longer than the model takes are cut; a `UserWarning` says how many.
 
         Args:
-          sentences: a string, any iterable of strings, or a table with one column, of strings; the empty string has an
-            embedding too.
+          sentences: a string, any iterable of strings, or a column of a table; the empty string has an embedding
+            too.
           batch_size: None takes the constructor's.
           normalize_to_unit: whether embeddings have length 1; None follows the model's files.
           max_length: in tokens, with the two special ones; None takes the model's own, which is also the maximum.
@@ -234,8 +234,7 @@ class SimCSE:
           show_progress_bar: on standard error: a bar on a terminal, elsewhere a line every half minute.
 
         Raises:
-          UserError: naming the first sentence that is not a string, the columns of a table that has several, or the
-            argument that is out of its range.
+          UserError: naming the first sentence that is not a string, or the argument that is out of its range.
         """
         chosen = self._configured(
             batch_size=batch_size,
@@ -465,7 +464,7 @@ class SimCSE:
         """Encodes sentences to search in; they replace those of an earlier index.
 
         Args:
-          sentences_or_file: strings, or a table with one column of them, each with its own row, also duplicates and
+          sentences_or_file: strings, or a column of a table, each with its own row, also duplicates and
             empty ones; or a .txt, .csv, .tsv, .jsonl or .parquet file.
           column: the file's, if it has no usual name (`sentence`, `text`, `sent0`, `anchor`).
           precision: what the index keeps of an embedding: float32; int8, a byte an element; or binary, a bit.

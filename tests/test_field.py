@@ -57,6 +57,5 @@ def test_a_broken_rule_names_field_and_value_and_a_field_says_when_it_has_an_eff
         ("model.convolutions.widths", False),
         ("train.optimizer=rmsprop", True),
         ("train.optimizer=adamw", False),
-        (lambda config: config.model.lora.rank > 4, False),
     ):
         assert field(0, "A number.", only=only).has_effect(config) is expected

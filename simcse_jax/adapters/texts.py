@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TypedDict, Unpack
+from typing import Any, TypedDict, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -35,7 +35,7 @@ class TextEncoder:
         if options.get("precision") in SCALAR and options.get("ranges") is None:
             raise UserError("int8 and uint8 need ranges=, the same for queries and documents")
         self.model = model if isinstance(model, SimCSE) else SimCSE(model)
-        shared = {name: value for name, value in options.items() if not name.endswith("_prompt")}
+        shared: dict[str, Any] = {name: value for name, value in options.items() if not name.endswith("_prompt")}
         self._of_queries = {**shared, "prompt": options.get("query_prompt")}
         self._of_documents = {**shared, "prompt": options.get("document_prompt")}
         self.model.encode_query([], **self._of_queries)  # a wrong option is found here

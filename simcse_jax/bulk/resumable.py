@@ -37,20 +37,15 @@ class Resumable:
         self._partial, self.state = begun(output)
         self.done = 0  # rows that are safe
 
-    def earlier(self, *counts: str, most: int | None = None, whole: bool = False) -> dict[str, Any] | None:
+    def earlier(self, whole: bool = False) -> dict[str, Any] | None:
         """The state left by an earlier call; None if there is nothing to resume. Refuses other options and inputs.
 
-        Args:
-          counts: the names of the state's whole numbers.
-          whole: whether `about` is complete, so that the earlier call must have nothing else.
+        `whole`: whether `about` is complete, so that the earlier call must have nothing else.
         """
         if not self.state.is_file() or not self._partial.is_file():
             return None
         state = read_json(self.state)
-        before, numbers = state.get("about"), [state.get(name) for name in counts]
-        right = isinstance(before, dict) and all(type(number) is int and number >= 0 for number in numbers)
-        if not right or (most is not None and max(numbers) > most):
-            raise self._damaged
+        before = state.get("about", {})
         for name in {**self._about, **before} if whole else self._about:
             if before.get(name) != self._about.get(name):
                 raise UserError(
@@ -58,10 +53,6 @@ class Resumable:
                     "start again"
                 )
         return state
-
-    @property
-    def _damaged(self) -> UserError:
-        return UserError(f"{self.state}: damaged; remove it to start again")
 
     def check_size(self, size: int) -> None:
         """Refuses a partial file that is shorter than its state says, in bytes."""
@@ -107,10 +98,8 @@ class PartialEmbeddings(Resumable):
         self._rows, self._dtype = rows, np.dtype(dtype)
         self.cut = 0  # how many sentences of the rows that are safe were cut
         self.quantization: dict[str, Any] | None = None  # `Quantization.content`, if the rows are codes; kept with them
-        if state := self.earlier("done", "cut", most=rows):
+        if state := self.earlier():
             self.done, self.cut, self.quantization = state["done"], state["cut"], state.get("quantization")
-            if not isinstance(self.quantization, dict | None):
-                raise self._damaged
 
     def append(self, embeddings: np.ndarray, cut: int) -> None:
         """Appends n rows (n, D), of which `cut` sentences were cut; they are safe when this returns."""
@@ -190,9 +179,7 @@ class PartialPairs(Resumable):
         super().__init__(output, about)
         self._bytes = 0  # of the records that are safe; `done` counts the rows that they are of
         self.counted: Counter[str] = Counter()  # of the records, by what is counted
-        if state := self.earlier("done", "bytes", whole=whole):
-            if not isinstance(state.get("counted"), dict):
-                raise self._damaged
+        if state := self.earlier(whole):
             self.done, self._bytes, self.counted = state["done"], state["bytes"], Counter(state["counted"])
             self.check_size(self._bytes)
 

@@ -23,7 +23,6 @@ from simcse_jax.field import (
     nonempty,
     one_of,
 )
-from simcse_jax.host.storage import local_path
 
 EVALUATION_SECTIONS = {
     "eval": "Scores during training, and at the end.",
@@ -39,14 +38,6 @@ def has_scores(config: Any) -> bool:
     return bool(config.eval.data or config.eval.retrieval.data or config.data.held_out)
 
 
-def _is_file(data: str) -> bool:
-    return bool(data) and local_path(data).is_file()
-
-
-def _is_folder(config: Any) -> bool:
-    return bool(config.eval.data) and not _is_file(config.eval.data)
-
-
 EVALUATION_FIELDS = {
     "eval.data": field(
         "data/SentEval/data/downstream",
@@ -56,7 +47,6 @@ EVALUATION_FIELDS = {
         "stsb",
         "What chooses the best checkpoint: STS-B's or SICK-R's development set of SentEval's folder, or retrieval.",
         one_of((*DEVELOPMENT, RETRIEVAL)),
-        only=lambda config: config.eval.development == RETRIEVAL or _is_folder(config),
     ),
     "eval.pooler": field(
         "",
@@ -76,11 +66,9 @@ EVALUATION_FIELDS = {
         "Of two encoders (model.dual_encoder), the one that is scored and kept. anchor: that of the anchors; better: "
         "both are scored, and the better one is the model at each step.",
         one_of(("anchor", "better")),
-        only=lambda config: config.model.dual_encoder and (config.eval.development == RETRIEVAL or config.eval.data),
+        only="model.dual_encoder",
     ),
-    "eval.tasks": field(
-        TASKS, "The tasks that score the best checkpoint at the end.", each_once("task", TASKS), only=_is_folder
-    ),
+    "eval.tasks": field(TASKS, "The tasks that score the best checkpoint at the end.", each_once("task", TASKS)),
     "eval.transfer": field(False, "Also score the transfer tasks at the end."),
     "eval.transfer_protocol": field(
         "sklearn", f"SentEval's protocol of transfer. {explain(PROTOCOLS)}.", one_of(PROTOCOLS), only="eval.transfer"
@@ -96,7 +84,6 @@ EVALUATION_FIELDS = {
         "At the end, compare the best checkpoint with the start, and keep the start unless the checkpoint is better: "
         "the 95% interval of its gain, by a paired bootstrap, lies above 0. Of a file of pairs, one half then chooses "
         "the checkpoint and the other compares, or all do where eval.every=0.",
-        only=has_scores,
     ),
     "eval.postprocess": field(
         "",
@@ -120,7 +107,6 @@ EVALUATION_FIELDS = {
         "The measures, NAME@K; the first one chooses the best checkpoint where eval.development=retrieval.",
         nonempty("one or more measures"),
         each_once("measure", MEASURES),
-        only=lambda config: config.eval.retrieval.data or config.data.held_out,
     ),
     "eval.retrieval.split": field(
         "test", "The judgements of the scores at the end: qrels/test.tsv.", one_of(SPLITS), only="eval.retrieval.data"
@@ -141,13 +127,12 @@ EVALUATION_FIELDS = {
         0,
         "The seed of that draw.",
         at_least(0),
-        only=lambda config: config.eval.retrieval.data and config.eval.retrieval.documents,
+        only="eval.retrieval.documents",
     ),
     "eval.retrieval.storage": field(
         "float32",
         "The type that the documents' embeddings are rounded to.",
         one_of(STORAGES),
-        only=lambda config: config.eval.retrieval.data or config.data.held_out,
     ),
     "analysis.every": field(
         0, "Steps between measurements; the start and the end are measured too. 0: none.", at_least(0)
@@ -162,7 +147,7 @@ EVALUATION_FIELDS = {
         "dev",
         "The split of STS-B that is measured, where the data are SentEval's folder.",
         one_of(("dev", "test")),
-        only=lambda config: config.analysis.every and not _is_file(config.analysis.data),
+        only="analysis.every",
     ),
     "analysis.repeated_sentences": field(
         "drop",

@@ -18,7 +18,7 @@ from simcse_jax.choices import (
     WIDEST_CONVOLUTION,
 )
 from simcse_jax.config.evaluation_fields import EVALUATION_FIELDS, EVALUATION_SECTIONS
-from simcse_jax.config.loss_fields import LOSS_FIELDS, LOSS_SECTIONS, TEMPLATE, fields_of_objectives, reads_scores
+from simcse_jax.config.loss_fields import LOSS_FIELDS, LOSS_SECTIONS, TEMPLATE, fields_of_objectives
 from simcse_jax.config.sections import Config, is_section
 from simcse_jax.config.source_fields import SOURCE_FIELDS, SOURCE_SECTIONS, read_range
 from simcse_jax.field import (
@@ -38,9 +38,8 @@ from simcse_jax.field import (
     one_of,
     rule,
 )
-from simcse_jax.host.storage import is_remote
 from simcse_jax.objectives.objective import Objective
-from simcse_jax.objectives.registry import BUILT_IN, OBJECTIVES, add, check_known, needing
+from simcse_jax.objectives.registry import BUILT_IN, OBJECTIVES, add, check_known
 
 OPTIMIZERS = {"adamw": "decay rates 0.9 and 0.999", "rmsprop": "decay rate 0.9, no momentum"}
 SCHEDULES = {  # see training/learning_rate.py
@@ -77,10 +76,6 @@ SECTIONS = {
     "checkpoint": "The checkpoints that a run keeps, besides the two latest and the best one.",
     "parallel": "Devices and processes.",
 }
-
-
-def _reads_scores(config: Any) -> bool:
-    return bool(needing(config.objective, "scores"))
 
 
 FIELDS = {
@@ -140,7 +135,7 @@ FIELDS = {
     "model.generator": field(
         "",
         "For objective.replaced_token_detection: a model with its language-model head, which is not trained.",
-        only=lambda config: needing(config.objective, "replaces_tokens"),
+        only="objective.replaced_token_detection.weight",
     ),
     "model.lora.rank": field(0, "The rank of the products; 0: no LoRA, the encoder itself trains.", at_least(0)),
     "model.lora.alpha": field(16.0, "The products are multiplied by alpha / rank.", above(0), only="model.lora.rank"),
@@ -158,9 +153,7 @@ FIELDS = {
         "A folder in PEFT's format with the products to start from; empty: new ones, which change nothing at first.",
         only="model.lora.rank",
     ),
-    "model.freeze.embeddings": field(
-        False, "The tables of the embedding layer, with their norm.", only=lambda config: not config.model.lora.rank
-    ),
+    "model.freeze.embeddings": field(False, "The tables of the embedding layer, with their norm."),
     "model.freeze.layers": field(0, "The first n layers; with LoRA, they have none.", at_least(0)),
     "data.train": field(
         "data/wiki1m_for_simcse.txt",
@@ -174,14 +167,12 @@ FIELDS = {
     "data.local_cache": field(
         "",
         "A folder on this host's disk, for copies of prepared corpora in buckets.",
-        only=lambda config: any(map(is_remote, config.data.train.split(","))),
     ),
     **SOURCE_FIELDS,
     "data.max_length": field(
         32,
         "Tokens per sentence; longer sentences are cut.",
         at_least(3, "two of them are special tokens"),
-        only=lambda config: not all(config.data.lengths.values()),
     ),
     "data.positives": field(
         "",
@@ -218,20 +209,19 @@ FIELDS = {
     "data.columns.negative": field("", "The column of hard negatives: of one, or a list; or NAME of NAME_1, NAME_2, …"),
     "data.columns.neutral": field("", "The column of further negatives, read only if this is set."),
     "data.columns.label": field("", "The column of the pairs' labels, read if this is set or labels are needed."),
-    "data.columns.score": field("", "The column of scores, of pairs or of a row's candidates.", only=reads_scores),
+    "data.columns.score": field("", "The column of scores, of pairs or of a row's candidates."),
     "data.score_range": field(
         (),
         "The lowest and the highest score of the data, LOWEST,HIGHEST, e.g. 0,5: scores are scaled to 0 … 1; empty: "
         "they are taken as they are.",
         list_of("empty, or the lowest and the highest score, e.g. 0,5", read_range),
-        only=_reads_scores,
     ),
     "data.augment.name": field("", "The kind of change; empty: none.", empty_or_one_of(AUGMENTATIONS)),
     "data.augment.percent": field(
         10.0,
         "The percentage of words that crop and delete remove, or of tokens that mlm replaces.",
         rule("above 0 and below 100", lambda percent: 0 < percent < 100),
-        only=lambda config: config.data.augment.name in ("crop", "delete", "mlm"),
+        only="data.augment.name",
     ),
     "data.augment.both": field(False, "Change the anchor too, in another way.", only="data.augment.name"),
     "data.augment.lexicon": field("", "For synonym: a WordNet file in WN-LMF.", only="data.augment.name=synonym"),
@@ -324,7 +314,6 @@ FIELDS = {
         0,
         "The number of this process, from 0 to n - 1.",
         at_least(0),
-        only=lambda config: config.parallel.processes > 1,
     ),
     "parallel.coordinator": field("", "The HOST:PORT of process 0."),
 }

@@ -92,11 +92,6 @@ def _parse(
     user_fields = {name: value for name, _, value in (field.partition("=") for field in fields)}
     for name, value in user_fields.items():
         _set_text(config, name, value)
-    for name, value in flatten(config).items():  # a file may have numbers in lists, and other names of poolers
-        if isinstance(value, tuple):
-            config.update_from_flattened_dict({name: tuple(map(str, value))})
-        elif name.endswith(".pooler") and isinstance(value, str):
-            config.update_from_flattened_dict({name: pooler_of(value)})
     file, variant = find_config(path)
     if file.startswith(f"{FOLDER}/") and not config.get("parallel", {}).get("process_id"):
         print(f"recipe: {file}{variant}", file=sys.stderr, flush=True)  # not a file of the current folder
@@ -119,7 +114,7 @@ def _set_text(config: config_dict.ConfigDict, name: str, text: str) -> None:
         elif kind in (tuple, list):
             value = kind(part.strip() for part in text.split(",") if part.strip())
         else:
-            value = kind(text)
+            value = kind(pooler_of(text) if name.endswith(".pooler") else text)
     except (KeyError, TypeError, ValueError):
         raise UserError(f"--config.{name}={text:.60}: must be of type {kind.__name__}") from None
     config.update_from_flattened_dict({name: value})
@@ -215,7 +210,11 @@ def load_config(
             raise UserError(f"--config {path}: has no get_config()")
         config = module.get_config(*argument)
         if isinstance(config, config_dict.ConfigDict):
-            flatten(config)  # fails for a config that is a part of itself
+            for name, value in flatten(config).items():  # with numbers in lists, and other names of poolers
+                if isinstance(value, tuple):
+                    config.update_from_flattened_dict({name: tuple(map(str, value))})
+                elif name.endswith(".pooler") and isinstance(value, str):
+                    config.update_from_flattened_dict({name: pooler_of(value)})
             return config, getattr(module, "complete", _complete_nothing)
     raise UserError(f"--config {path}: get_config must return a ConfigDict (see simcse_jax.config.default_config)")
 

@@ -34,14 +34,12 @@ def _sections(objectives: Iterable[Objective]) -> dict[str, str]:
 
 def fields_of_objectives(objectives: Iterable[Objective]) -> dict[str, Field]:
     """The fields of objectives, by dotted names; all but the weight have an effect only if it is not 0."""
-
-    def while_on(objective: str, field: Field) -> Field:
-        return replace(field, only=lambda config: config.objective[objective].weight and field.has_effect(config))
-
-    named = [(objective.name, name, field) for objective in objectives for name, field in objective.fields.items()]
     return {
-        f"objective.{objective}.{name}": field if name == "weight" else while_on(objective, field)
-        for objective, name, field in named
+        f"objective.{objective.name}.{name}": field
+        if name == "weight"
+        else replace(field, only=f"objective.{objective.name}.weight")
+        for objective in objectives
+        for name, field in objective.fields.items()
     }
 
 
@@ -56,39 +54,9 @@ LOSS_SECTIONS = {
 }
 
 
-def _separates_negatives(config: Any) -> bool:
-    return bool(needing(config.objective, "separate_negatives"))
-
-
-def _policies(config: Any) -> set[str]:
-    return {config.views.positive} | ({config.views.negative} if _separates_negatives(config) else set())
-
-
-def _projects(config: Any) -> bool:
-    seen = any(config.objective[name].weight for name in config.projector.objectives)
-    return seen and bool(config.projector.widths)
-
-
-def _has_teacher(config: Any) -> bool:
-    return bool(needing(config.objective, "teacher"))
-
-
-def _has_teacher_model(config: Any) -> bool:
-    return _has_teacher(config) and bool(config.teacher.model)
-
-
 def has_data_scores(config: Any) -> bool:
     """Whether the data have a teacher's scores of each anchor's positive and hard negatives: no model is named."""
-    return _has_teacher(config) and not config.teacher.model
-
-
-def reads_scores(config: Any) -> bool:
-    """Whether a run reads scores in the data, of pairs or of positives and hard negatives."""
-    return bool(needing(config.objective, "scores")) or has_data_scores(config)
-
-
-def _has_truncatable(config: Any) -> bool:
-    return bool(needing(config.objective, "truncatable"))
+    return bool(needing(config.objective, "teacher")) and not config.teacher.model
 
 
 def read_dimensions(parts: tuple[str, ...]) -> tuple[int, ...]:
@@ -129,26 +97,26 @@ TEMPLATE = rule(f"empty, or a text around {PLACE}, which it has once", lambda te
 LOSS_FIELDS = {
     "views.positive": field("independent", "The masks of positive pairs.", one_of(POLICIES)),
     "views.negative": field(
-        "off", "The masks of the negative pairs of objective.off_dropout.", one_of(POLICIES), only=_separates_negatives
+        "off",
+        "The masks of the negative pairs of objective.off_dropout.",
+        one_of(POLICIES),
+        only="objective.off_dropout.weight",
     ),
     "views.noise": number(
         0.1,
         "The variance of the Gaussian noise, for noisy.",
         at_least(0.0),
-        only=lambda config: "noisy" in _policies(config),
     ),
     "views.samples": field(
         10,
         "The number of masks, for mean.",
         at_least(1),
         at_most(1000),
-        only=lambda config: "mean" in _policies(config),
     ),
     "views.positive_dropout": number(
         -1.0,
         "The dropout rate of the positives; -1: that of model.dropout.",
         rule("at least 0 and below 1, or -1", lambda x: x == -1 or 0 <= x < 1),
-        only=lambda config: config.views.positive != "off",
     ),
     "views.anchor_change": field(
         "none",
@@ -164,13 +132,11 @@ LOSS_FIELDS = {
         0.32,
         "The largest share of a sentence's tokens that are repeated, for repeated.",
         rule("from 0 to 1", lambda rate: 0 <= rate <= 1),
-        only=f"views.positive_change={REPEATED}",
     ),
     "views.repetition_reading": field(
         "paper",
         f"How many of N tokens are repeated, for repeated. {explain(REPETITIONS)}.",
         one_of(REPETITIONS),
-        only=f"views.positive_change={REPEATED}",
     ),
     "views.positive_template": field(
         "",
@@ -184,48 +150,48 @@ LOSS_FIELDS = {
         0.2,
         "The share of the columns that are zero, for cutoff.",
         BELOW_ONE,
-        only=lambda config: "cutoff" in (config.views.anchor_change, config.views.positive_change),
     ),
     "projector.widths": field(
         "",
         "The widths of its layers, WIDTH,WIDTH: numbers, or multiples of the hidden size D; empty: no projector.",
         rule("empty, or widths such as 2D,D or 4096,4096", lambda text: not text or is_widths(text)),
-        only=_projects,
     ),
     "projector.bias": field(
         False,
         "A bias in the last layer; in the others batch norm would take it away.",
-        only=lambda config: _projects(config) and config.projector.last_norm == "none",
+        only="projector.widths",
     ),
     "projector.last_norm": field(
-        "plain", f"The batch norm after the last layer. {explain(NORMS)}.", one_of(NORMS), only=_projects
+        "plain", f"The batch norm after the last layer. {explain(NORMS)}.", one_of(NORMS), only="projector.widths"
     ),
     "projector.statistics": field(
-        "together", f"Batch norm's mean and variance. {explain(STATISTICS)}.", one_of(STATISTICS), only=_projects
+        "together",
+        f"Batch norm's mean and variance. {explain(STATISTICS)}.",
+        one_of(STATISTICS),
+        only="projector.widths",
     ),
-    "projector.objectives": field((), "The objectives that see projected embeddings.", only=_projects),
+    "projector.objectives": field((), "The objectives that see projected embeddings.", only="projector.widths"),
     **fields_of_objectives(_objectives(teacher=False)),
     "teacher.model": field(
         "",
         "The model, as for model.init_from; it is used as it is published, and not trained; empty: margin_mse and "
         "distill_kl read the scores in the data.",
-        only=_has_teacher,
     ),
     "teacher.second": field(
         "",
         "A second teacher; the similarities of both are cosines, and their mean is learned.",
-        only=_has_teacher_model,
+        only="teacher.model",
     ),
     "teacher.share": field(
         0.5,
         "The share of the first teacher in the mean of two.",
         rule("above 0 and below 1", lambda share: 0 < share < 1),
-        only=lambda config: _has_teacher_model(config) and config.teacher.second,
+        only="teacher.second",
     ),
     "teacher.kept": field(
         "",
         "A folder that keeps its embeddings for other runs on the same sentences; empty: they are not kept.",
-        only=_has_teacher_model,
+        only="teacher.model",
     ),
     **fields_of_objectives(_objectives(teacher=True)),
     "matryoshka.dimensions": field(
@@ -233,13 +199,12 @@ LOSS_FIELDS = {
         "Objectives of embeddings are summed over embeddings of these numbers of elements, e.g. 768,256,64; empty: "
         "embeddings as they are.",
         list_of("empty, or whole numbers from 1, each once", read_dimensions),
-        only=_has_truncatable,
     ),
     "matryoshka.weights": number(
         (),
         "The weight of the objectives at each of them, in the same order; empty: 1.",
         list_of("empty, or numbers of 0 or more, at most 1e30, one of them above 1e-30", read_weights),
-        only=lambda config: config.matryoshka.dimensions and _has_truncatable(config),
+        only="matryoshka.dimensions",
     ),
 }
 

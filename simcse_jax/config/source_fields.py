@@ -2,7 +2,6 @@
 
 import csv
 from collections.abc import Sequence
-from typing import Any
 
 from simcse_jax.choices import ROLES
 from simcse_jax.config.sections import Config
@@ -42,38 +41,28 @@ def read_weights(parts: Sequence[str]) -> tuple[float, ...]:
     return weights
 
 
-def _has_several_sources(config: Any) -> bool:
-    return "," in config.data.train
-
-
 SOURCE_FIELDS = {
     "data.mixed": field(
         False,
         "Sources of data.train may have different columns: a sentence alone is its own positive, and hard negatives "
         "that a source lacks are left out of the loss.",
-        only=lambda config: _has_several_sources(config) and config.data.batching != ONE_SOURCE,
     ),
-    "data.batching": field(
-        "mixed", f"The sources of a batch's rows. {explain(BATCHING)}.", one_of(BATCHING), only=_has_several_sources
-    ),
+    "data.batching": field("mixed", f"The sources of a batch's rows. {explain(BATCHING)}.", one_of(BATCHING)),
     "data.equal_texts": field(
         "",
         "What the batch's texts are to an anchor that equal it or its positive, and what further positives of an equal "
         f"anchor are. {explain(EQUAL_TEXTS)}; empty: {LEFT_OUT} where rows have two texts or more, else {NEGATIVES}.",
         empty_or_one_of(EQUAL_TEXTS),
-        only=lambda config: config.data.equal_texts == NEGATIVES or needing(config.objective, "contrasts"),
     ),
     "data.no_duplicates": field(
         False,
         "No two rows of a batch have a text in common, in whatever columns: rows that would have change places with "
         "others of the epoch. A text in more rows than there are batches stays in several rows of some.",
-        only=lambda config: needing(config.objective, "contrasts"),
     ),
     "data.weights": field(
         (),
         "The share of each source of data.train in an epoch, as numbers in their order, e.g. 3,1; empty: by size.",
         list_of("empty, or numbers above 0, from 1e-30 to 1e30, one for each source of data.train", read_weights),
-        only=_has_several_sources,
     ),
     "data.prompts.anchor": field("", "Before anchors, e.g. 'query: '."),
     "data.prompts.positive": field("", "Before positives and hard negatives, e.g. 'passage: '."),

@@ -1,17 +1,8 @@
 """Random streams of the data, each a function of only the seed and the thing drawn, and computed permutations.
 
-| stream | used for | Philox's key | its counter |
-| --- | --- | --- | --- |
-| `epoch_generator` | the order of an epoch | (seed, epoch) | from 0 |
-| `row_generator` | how one sentence is augmented | (seed, row) | from (0, 0, column, `ROWS`) |
-| `document_generator` | the spans of one document | (seed, document) | from (0, 0, 0, `DOCUMENTS`) |
-| `negative_generator` | the hard negatives of one query | (seed, row) | from (0, 0, 0, `NEGATIVES`) |
-| `place_generator` | the places of rows with equal texts | (seed, epoch) | from (0, 0, 0, `PLACES`) |
-| `corpus_generator` | next sentences; subsamples; rows held out | hashed from seed and purpose | from 0 |
-
-They never overlap. Philox gives every pair of a key and a counter its own numbers. The first five share keys, and use
-counters so far apart that no run gets from one to the other. A hashed key is one of 2^128: a collision with another
-stream's key does not happen in practice.
+They never overlap. Philox gives every pair of a key and a counter its own numbers; streams that share keys, (seed,
+number), begin at counters so far apart that no run gets from one to the other. The key of `corpus_generator` is hashed
+from the seed and its purpose: one of 2^128, so it does not meet another stream's in practice.
 """
 
 from typing import NamedTuple
@@ -25,29 +16,33 @@ ROUNDS = 8
 FIRST, SECOND = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xD6E8FEB86659FD93)  # odd, so products keep all bits
 
 
+def _generator(seed: int, number: int, stream: int, column: int = 0) -> np.random.Generator:
+    return np.random.Generator(np.random.Philox(key=[seed, number], counter=[0, 0, column, stream]))
+
+
 def epoch_generator(seed: int, epoch: int) -> np.random.Generator:
     """For the order of the examples in an epoch."""
-    return np.random.Generator(np.random.Philox(key=[seed, epoch]))
+    return _generator(seed, epoch, 0)
 
 
 def row_generator(seed: int, row: int, column: int) -> np.random.Generator:
     """For the changes to one sentence, given by its row and column."""
-    return np.random.Generator(np.random.Philox(key=[seed, row], counter=[0, 0, column, ROWS]))
+    return _generator(seed, row, ROWS, column)
 
 
 def document_generator(seed: int, document: int) -> np.random.Generator:
     """For the spans of one document, given by its number."""
-    return np.random.Generator(np.random.Philox(key=[seed, document], counter=[0, 0, 0, DOCUMENTS]))
+    return _generator(seed, document, DOCUMENTS)
 
 
 def negative_generator(seed: int, row: int) -> np.random.Generator:
     """For the choice among one query's hard negatives, given by its row."""
-    return np.random.Generator(np.random.Philox(key=[seed, row], counter=[0, 0, 0, NEGATIVES]))
+    return _generator(seed, row, NEGATIVES)
 
 
 def place_generator(seed: int, epoch: int) -> np.random.Generator:
     """For the places in an epoch of rows that equal texts keep apart."""
-    return np.random.Generator(np.random.Philox(key=[seed, epoch], counter=[0, 0, 0, PLACES]))
+    return _generator(seed, epoch, PLACES)
 
 
 def corpus_generator(seed: int, purpose: int) -> np.random.Generator:

@@ -136,10 +136,10 @@ def _is_quoted(path: Path, separator: str, lines: Iterable[str], *, has_header: 
     with reported(path), path.open("rb") as file:
         if not any(b'"' in block for block in iter(lambda: file.read(BLOCK), b"")):
             return False
-    field = re.compile(r'(?:"((?:[^"]|"")*)"|([^"{0}]*)){0}'.format(re.escape(separator)))
+    field = re.compile(r'(?:"([^"]*(?:""[^"]*)*)"|([^"{0}]*)){0}'.format(re.escape(separator)))
     width, is_long, is_proven, has_quoted, has_special = 0, False, False, False, False
     all_text = only_special = True  # all text is quoted; exactly the text with a comma or a carriage return is
-    for record in _whole_records(iter(lines)):
+    for record in _whole_records(iter(lines), separator):
         if record and width and '"' not in record and not (all_text or only_special):
             continue  # most lines of a large file
         matches = list(field.finditer(record + separator)) if record is not None else []
@@ -168,10 +168,13 @@ def _is_quoted(path: Path, separator: str, lines: Iterable[str], *, has_header: 
     return is_proven or (all_text and has_quoted) or (only_special and has_special) or (likely and not is_long)
 
 
-def _whole_records(lines: Iterator[str]) -> Iterator[str | None]:
-    """Lines, joined while a quotation is open; None for one that is never closed."""
+def _whole_records(lines: Iterator[str], separator: str) -> Iterator[str | None]:
+    """Lines, joined while a quotation is open; None for a mark that cannot open a field or is never closed."""
+    opens = re.compile(rf'(?:.*{re.escape(separator)})?"[^"]*(?:""[^"]*)*')
     for line in lines:
         parts, size, is_open = [line], len(line), line.count('"') % 2
+        if is_open and not opens.fullmatch(line):
+            yield None
         while is_open and size <= LONGEST_FIELD and (more := next(lines, None)) is not None:
             parts.append(more)
             size, is_open = size + len(more), is_open ^ more.count('"') % 2

@@ -48,7 +48,7 @@ def output_file(
     if streamed and is_stdout(path):
         return path
     check_inputs([path], inputs, where)
-    if path.is_dir() or path.suffix.lower() not in kinds:
+    if (path.exists() and not path.is_file()) or path.suffix.lower() not in kinds:
         raise UserError(f"{where}: must be a file that ends in {' or '.join(kinds)}")
     path = _followed(path)
     _check_replaced(path, where)

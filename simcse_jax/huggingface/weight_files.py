@@ -142,7 +142,7 @@ class _Unpickler(pickle.Unpickler):
         if module == "torch" and name in STORAGES:
             return name
         if module == "torch._utils" and name in ("_rebuild_tensor", "_rebuild_tensor_v2"):
-            return lambda storage, offset, shape, stride, *unused: _Tensor(*storage, offset, shape, stride)
+            return lambda storage, *arguments: _Tensor(*storage, *arguments[:3])
         if (module, name) == ("torch._utils", "_rebuild_parameter"):
             return lambda tensor, *unused: tensor
         raise ValueError(f"it asks for {module}.{name}; only plain tensors are read")

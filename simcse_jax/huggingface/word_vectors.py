@@ -12,6 +12,7 @@ Sentences are split at white space, as sentence-transformers does.
 
 import codecs
 import gzip
+import io
 import json
 import re
 import string
@@ -19,7 +20,7 @@ import warnings
 import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -55,15 +56,15 @@ def read_glove(path: Path) -> Vectors:
     try:
         with open(path, "rb") as file:
             is_compressed = file.read(2) == b"\x1f\x8b"
-        with gzip.open(path, "rb") if is_compressed else open(path, "rb") as file:
-            return _read(path, file)
+            file.seek(0)
+            return _read(path, gzip.GzipFile(fileobj=file) if is_compressed else file)
     except (OSError, EOFError, zlib.error) as error:
         raise UserError(
             f"{path}: cannot be read: {system_message(error)}; name a file of word vectors, such as glove.6B.300d.txt"
         ) from None
 
 
-def _blocks(file: IO[bytes]) -> Iterator[tuple[int, list[bytes]]]:
+def _blocks(file: io.BufferedIOBase) -> Iterator[tuple[int, list[bytes]]]:
     """The lines, some thousand at a time, after the number of the first one; a byte-order mark is dropped."""
     rest, count = file.read(len(codecs.BOM_UTF8)).removeprefix(codecs.BOM_UTF8), 1
     while block := file.read(BLOCK):
@@ -73,7 +74,7 @@ def _blocks(file: IO[bytes]) -> Iterator[tuple[int, list[bytes]]]:
     yield count, [text.rstrip(b" \r") for text in rest.split(b"\n")]
 
 
-def _read(path: Path, file: IO[bytes]) -> Vectors:
+def _read(path: Path, file: io.BufferedIOBase) -> Vectors:
     dimension, announced, read, left_out = 0, 0, 0, 0  # the last two count lines
     rows: dict[str, int] = {PADDING: 0}  # of the table, by word
     table = np.zeros((0, 0), np.float32)

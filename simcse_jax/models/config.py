@@ -353,12 +353,12 @@ class EncoderConfig:
 
 def _kind_of(config: Mapping[str, Any], where: str) -> ModelType:
     """The line of `MODEL_TYPES`; refuses other types, and fields with which a model is another one."""
-    model_type = str(config.get("model_type"))
+    model_type = str(config.get("model_type"))[:60]
     if model_type not in MODEL_TYPES:
         supported = f"supported are {', '.join(MODEL_TYPES)}; the nearest in name is {nearest(model_type, MODEL_TYPES)}"
-        raise UserError(f"{where}: model_type is {model_type!r:.60}; {supported}")
+        raise UserError(f"{where}: model_type is {model_type!r}; {supported}")
     kind = MODEL_TYPES[model_type]
-    only = {field: (value, None) for field, value in kind.only.items()}
+    only: dict[str, tuple[Any, ...]] = {field: (value, None) for field, value in kind.only.items()}
     only |= {field: (None, False, {}) for field in OTHER_MODELS}
     refuse(config, only | ({} if model_type in READERS else {"position_embedding_type": ("absolute",)}), where)
     return kind

@@ -247,7 +247,7 @@ def base_of_rotation(rope: Any, name: str, config: Mapping[str, Any], older: str
 
 def number(config: Mapping[str, Any], field: str, where: str, least: float, most: float) -> float:
     """A field of a `config.json` that is a number within these bounds."""
-    value = config.get(field)
+    value: Any = config.get(field)
     if type(value) not in (int, float) or not least <= value <= most:  # false for a NaN; True is an int to Python
         raise UserError(f"{where}: {field} is {value!r:.60}; it must be a number from {least} to {most}")
     return float(value)

@@ -67,7 +67,6 @@ class InfoNCE(Objective):
             1.0,
             "The weight of an anchor's own hard negatives: α of SimCSE's equation 8.",
             at_least(0),
-            only=lambda config: config.objective.info_nce.negatives != "positives",
         ),
         "similarity": field("cosine", "The similarity of two embeddings.", one_of(MEASURES)),
         "symmetric": field(False, "Also find the anchor of each positive."),
@@ -415,7 +414,6 @@ class RankingDistillation(Objective):
             0.025,
             "Divides the teacher's similarities, for listnet.",
             above(0),
-            only="objective.ranking_distillation.method=listnet",
         ),
         "reading": reading(
             {

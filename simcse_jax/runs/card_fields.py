@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Sequence
-from typing import Any, TypedDict, Unpack
+from typing import Any, TypedDict
 
 from simcse_jax.errors import UserError, option
 from simcse_jax.huggingface.hub import split_name
@@ -19,31 +19,28 @@ class CardFields(TypedDict, total=False):
     language: str | Sequence[str] | None  # codes of ISO 639, multilingual or code; a string has commas in between
 
 
-def card_fields(**options: Unpack[CardFields]) -> dict[str, Any]:
+def card_fields(
+    *, license: str | None = None, base_model: str | None = None, language: str | Sequence[str] | None = None
+) -> dict[str, Any]:
     """The fields in the form of the front matter.
 
     Raises:
       UserError: naming a field that the hub would refuse.
     """
-    license, base_model, language = options.get("license"), options.get("base_model"), options.get("language")
-    fields: dict[str, Any] = {}
-    if license is not None:
-        if not isinstance(license, str) or not LICENSE.fullmatch(license):
-            requirement = "must be one of the hub's identifiers, such as apache-2.0 or mit"
-            raise UserError(f"{option('license', license)}: {requirement}")
-        fields["license"] = license
-    if base_model is not None:
-        name = split_name(base_model) if isinstance(base_model, str) else None
-        if name is None or name[1] is not None:
-            requirement = "must be a model's name on the hub, such as bert-base-uncased or OWNER/NAME"
-            raise UserError(f"{option('base_model', base_model)}: {requirement}")
-        fields["base_model"] = base_model
+    given = {"license": license, "base_model": base_model, "language": language}
+    fields: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    if not LICENSE.fullmatch(str(fields.get("license", "mit"))):
+        raise _refused("license", fields, "one of the hub's identifiers, such as apache-2.0 or mit")
+    name = split_name(str(fields.get("base_model", "bert-base-uncased")))
+    if name is None or name[1] is not None:
+        raise _refused("base_model", fields, "a model's name on the hub, such as bert-base-uncased or OWNER/NAME")
     if language is not None:
-        codes = language.split(",") if isinstance(language, str) else language
-        codes = codes if isinstance(codes, list | tuple) else []
-        codes = [code.strip() if isinstance(code, str) else "" for code in codes]
+        codes = [str(code).strip() for code in (language.split(",") if isinstance(language, str) else language)]
         if not codes or not all(LANGUAGE.fullmatch(code) for code in codes):
-            requirement = "must be codes of ISO 639, such as en or en,de; or multilingual"
-            raise UserError(f"{option('language', language)}: {requirement}")
+            raise _refused("language", fields, "codes of ISO 639, such as en or en,de; or multilingual")
         fields["language"] = list(dict.fromkeys(codes))
     return fields
+
+
+def _refused(name: str, fields: dict[str, Any], requirement: str) -> UserError:
+    return UserError(f"{option(name, fields[name])}: must be {requirement}")

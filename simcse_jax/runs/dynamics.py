@@ -97,17 +97,11 @@ def read_measurements(
         lines = [line for line in Workdir(folder).read_metrics() if "analysis" in line]
         points[name] = [{"step": line["step"], **line["analysis"]} for line in lines]
         if not lines:
-            raise UserError(
-                f"--runs {name}: nothing was measured while it trained; train it with --config.analysis.every=10, say, "
-                "or give --data to measure the checkpoints that it kept"
-            )
+            raise UserError(f"--runs {name}: nothing was measured while it trained (analysis.every); give --data")
     data = {run["sha256"].get("analysis.data"): name for name, run in runs.items()}
     if len(data) > 1:
         first, second, *_ = data.values()
-        raise UserError(
-            f"--runs {first} and {second} were not measured on the same sentences while they trained; "
-            "give --data to measure the checkpoints that they kept"
-        )
+        raise UserError(f"--runs {first} and {second} were not measured on the same sentences; give --data")
     fields = next(iter(runs.values()))["fields"]
     where = Path(fields["analysis.data"] or fields["eval.data"])
     count = f"at most {fields['analysis.sentences']}"
@@ -129,10 +123,9 @@ def kept_steps(folder: Folder) -> list[int]:
     saved = folder / "checkpoints"
     steps = sorted(int(path.name) for path in saved.iterdir() if path.name.isdigit()) if saved.is_dir() else []
     if len(steps) < 2:
-        number_kept = "one checkpoint was" if steps else "no checkpoints were"
         raise UserError(
-            f"--runs {folder}: {number_kept} kept; train it with --config.checkpoint.keep_every=10, say, "
-            "or leave out --data to draw what it recorded"
+            f"--runs {folder}: kept {len(steps)} checkpoints; train it with --config.checkpoint.keep_every=10, say, or "
+            "leave out --data to draw what it recorded"
         )
     return steps
 

@@ -76,31 +76,13 @@ def export(
     if truncate_dim is not None:
         check_truncation(truncate_dim, model.config.sentence_size, "--truncate-dim")
         model = dataclasses.replace(model, settings=model.settings._replace(truncate_dim=truncate_dim))
-    other, run = unscored_step(workdir, step), Workdir(workdir)
-    name = hub_name or output.resolve().name
-    card = model_card(model, run.read_run(), run.read_result(), name, revision, fields, other)
-    source = "best checkpoint" if other is None else f"checkpoint of step {other}"
-    _write(model, output, f"{workdir}: the {source}", card)
-
-
-def _write(model: Pretrained, output: Path, source: str, card: str = "") -> None:
-    """Writes a model and its card, if it has one, to a folder; see `write_whole`."""
-    for name, values in {**model.params, **(model.language_model or {})}.items():
-        if not np.isfinite(values).all():
-            raise UserError(f"{source}: {name} is not finite; it is not exported")
-
-    def write(folder: Path) -> None:
-        write_model(model, folder)
-        if card:
-            (folder / "README.md").write_text(card, encoding="utf-8")
-
-    write_whole(output, write)
+    save(model, output, hub_name, revision, fields)
 
 
 def save(
     model: Pretrained,
     output: Path,
-    hub_name: str = "",
+    hub_name: str | None = None,
     revision: str | None = None,
     fields: Mapping[str, Any] = MappingProxyType({}),
 ) -> None:
@@ -120,14 +102,28 @@ def save(
         check_output(output, None)
         if output.exists() and output.resolve() == model.folder.resolve():
             raise UserError(f"--output {output}: is the model's own folder; choose another")
-        return _write(model, output, model.name)
+        return _write(model, output)
     check_places(folder, output)
     workdir = Workdir(folder)
     run, named = workdir.read_run(), hub_name or output.resolve().name
     as_trained = (model.pooler, model.has_head, model.config) == (*scored_pooler(run), trained_config(folder, run))
     scores = workdir.read_result() if as_trained else None
     card = model_card(model, run, scores, named, revision, fields, unscored_step(folder, step))
-    _write(model, output, model.name, card)
+    _write(model, output, card)
+
+
+def _write(model: Pretrained, output: Path, card: str = "") -> None:
+    """Writes a model and its card, if it has one, to a folder; see `write_whole`."""
+    for name, values in {**model.params, **(model.language_model or {})}.items():
+        if not np.isfinite(values).all():
+            raise UserError(f"{model.name}: {name} is not finite; it is not exported")
+
+    def write(folder: Path) -> None:
+        write_model(model, folder)
+        if card:
+            (folder / "README.md").write_text(card, encoding="utf-8")
+
+    write_whole(output, write)
 
 
 def card_front_matter(model: Pretrained) -> dict[str, Any]:

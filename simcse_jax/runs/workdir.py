@@ -81,11 +81,6 @@ class Workdir:
         if not self.exists:
             raise UserError(f"{named}: no run.json there, so it is not a run's folder")
 
-    def check_is_folder(self) -> None:
-        """Refuses a file."""
-        if self.path.exists() and not self.path.is_dir():
-            raise UserError(f"{option('workdir', self)}: is a file")
-
     def wait(self) -> None:
         """Waits until this process sees the run that the first one created, which a network disk may show late."""
         for _ in range(SEEN_SECONDS):

@@ -36,7 +36,7 @@ def serve(
 
     Args:
       seconds: that a request may take; so long it waits at the end.
-      line: a line on standard output, once clients can connect.
+      line: a line on standard output, once it serves.
       failure: for which it cannot go on; asked again and again.
 
     Raises:
@@ -44,16 +44,6 @@ def serve(
       UserError: when another program has taken the port since `bind`.
       Exception: the failure.
     """
-    try:
-        bound.listen()
-    except OSError as error:  # two programs can be bound to a port, but only one can listen
-        raise UserError(f"--port: {error.strerror}; choose another") from None
-    with contextlib.suppress(OSError):  # standard output may be closed
-        print(line, flush=True)
-
-    async def look() -> None:
-        server.should_exit = server.should_exit or failure() is not None
-
     config = uvicorn.Config(
         app,
         lifespan="on",
@@ -64,14 +54,30 @@ def serve(
         proxy_headers=False,
         timeout_keep_alive=KEPT,
         timeout_graceful_shutdown=math.ceil(seconds) + 1,
-        callback_notify=look,
-        timeout_notify=1,
     )
-    server = uvicorn.Server(config)
     with _quiet_end():
-        asyncio.run(server.serve(sockets=[bound]))
+        asyncio.run(_Server(config, line, failure).serve(sockets=[bound]))
     if (error := failure()) is not None:
         raise error
+
+
+class _Server(uvicorn.Server):
+    def __init__(self, config: uvicorn.Config, line: str, failure: Callable[[], BaseException | None]):
+        super().__init__(config)
+        self._line, self._failure = line, failure
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        try:
+            await super().startup(sockets)
+        except OSError as error:  # two programs can be bound to a port, but only one can listen
+            await self.lifespan.shutdown()
+            raise UserError(f"--port: {error.strerror}; choose another") from None
+        if self.started:
+            with contextlib.suppress(OSError):  # standard output may be closed
+                print(self._line, flush=True)
+
+    async def on_tick(self, counter: int) -> bool:
+        return await super().on_tick(counter) or self._failure() is not None
 
 
 @contextlib.contextmanager

@@ -112,10 +112,8 @@ def train_and_evaluate(
 
 def read(config: Section, folder: Workdir | None = None) -> Inputs:
     """`read_inputs`, with notes on the config. `folder` is the run's; None where nothing is to be written."""
-    if folder is not None:
-        folder.check_is_folder()
-        if folder.exists:  # before anything is read
-            folder.check_same_config(to_record(config))
+    if folder is not None and folder.exists:  # before anything is read
+        folder.check_same_config(to_record(config))
     for field in ineffective(config):
         processes.say(f"config.{field} has no effect with the other fields")
     terms = [f"{config.objective[name].weight:g} {name}" for name in trained_objectives(config.objective)]

@@ -41,7 +41,7 @@ MISTAKES = [
     ({"fields": ["model.init_from=gpt2"]}, "the only hub models with known shapes are"),
     ({"fields": "data.max_length=513"}, "the model takes 512 tokens"),
     ({"scaling": "strong", "batch_per_chip": 8}, "scaling strong: leave batch_per_chip out"),
-    ({"fill": 0}, "fill 0.0: Must be > 0"),
+    ({"fill": 0}, "fill 0: Must be > 0"),
     ({"plan": "sentences=1,tokens=33"}, "plan tokens=33: sentences are cut at"),
     ({"plan": "sentences=1", "topology": ["h200:1", "h200:2"]}, "plan: is for one topology"),
 ]

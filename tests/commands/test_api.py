@@ -99,7 +99,7 @@ MISTAKES = [
     ({"temprature": 0.1}, "temprature: no such field; the nearest one is objective.info_nce.temperature"),
     ({"dropout": 0.2}, "dropout: could be model.dropout, model.lora.dropout; give the whole name of one of them"),
     ({"lr": 1, "learning_rate": 2.0}, "learning_rate: train.learning_rate is given twice"),
-    ({"data": pandas.DataFrame({"x": [1.0]})}, "data: has the columns x, none of them text"),
+    ({"data": pandas.DataFrame({"x": [1.0]})}, "the field .x. holds numbers"),
     ({"eval": pandas.DataFrame({"a": ["x"], "b": ["y"]})}, "needs the columns sentence1, sentence2 and score"),
     ({"objective": 7}, "is not a subclass of"),
     ({"objective": type("InfoNCE", (Objective,), {"name": "info_nce"})}, "objective info_nce: this is the name of"),

@@ -190,7 +190,7 @@ def test_models_have_methods_and_panels_runs_their_labels_and_after_a_mistake_no
     few = ("--postprocess-data", tmp_path / "few.txt")
     refused(call("geometry", "--models", f"{tiny_bert}@flow", *data, *few), "flow of 32 dimensions", "33 or more")
     refused(call("geometry", "--models", f"{tiny_bert}@whitening@flow", *data, *few), "tiny-bert@whitening")
-    for kept, what in ((1, "one checkpoint was kept"), (0, "no checkpoints were kept")):
+    for kept, what in ((1, "kept 1 checkpoint"), (0, "kept 0 checkpoints")):
         workdir = shutil.copytree(trained, tmp_path / f"run{kept}")
         for path in sorted((workdir / "checkpoints").iterdir())[kept:]:
             shutil.rmtree(path)

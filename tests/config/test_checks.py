@@ -37,37 +37,23 @@ def test_a_value_out_of_its_range_is_refused_in_a_line_that_names_its_field(give
     assert refused(given) == given.partition("=")[0]
 
 
-OFF = "objective.info_nce.weight=0 objective.off_dropout.weight=1 views.negative=noisy views.noise=5"
-OFF += " data.augment.name=crop data.augment.percent=20"
-PROJECTED = "projector.objectives=info_nce projector.widths=2D,D projector.bias=True"
-LENGTHS = "data.max_length=20 data.lengths.anchor=10"
 UNUSED = [  # values, those of them that have no effect
     ("seed=42", ""),
-    ("views.positive=mean views.samples=3 objective.info_nce.temperature=1", ""),
-    ("views.negative=noisy views.noise=5 objective.off_dropout.m=0.5 objective.dimension_wise.temperature=1 "
-     "data.augment.percent=20", "data.augment.percent objective.dimension_wise.temperature objective.off_dropout.m "
-     "views.negative views.noise"),
-    (OFF, ""),
-    ("views.positive=off views.positive_dropout=0.3 views.cutoff=0.5", "views.cutoff views.positive_dropout"),
-    ("views.positive_change=cutoff views.cutoff=0.5", ""),
+    ("objective.info_nce.temperature=1 objective.off_dropout.m=0.5 data.augment.percent=20",
+     "data.augment.percent objective.off_dropout.m"),
+    ("objective.off_dropout.weight=1 objective.off_dropout.m=0.5 data.augment.name=crop data.augment.percent=20", ""),
     ("eval.encoder=better objective.contrastive_tension.negatives=3",
      "eval.encoder objective.contrastive_tension.negatives"),
-    ("eval.transfer_protocol=pytorch parallel.process_id=1", "eval.transfer_protocol parallel.process_id"),
+    ("eval.transfer_protocol=pytorch", "eval.transfer_protocol"),
     ("eval.transfer_protocol=pytorch eval.transfer=True", ""),
-    (LENGTHS, ""),
-    (f"{LENGTHS} data.lengths.positive=30", "data.max_length"),
     ("model.generator=x projector.objectives=barlow_twins", "model.generator projector.objectives"),
-    (PROJECTED, "projector.bias"),  # the last norm takes it away
-    (f"{PROJECTED} projector.last_norm=none", ""),
     ("train.bias_correction=False train.milestones=5:0.5 train.mu_dtype=bfloat16 train.optimizer=rmsprop",
      "train.bias_correction train.milestones train.mu_dtype"),
     ("train.bias_correction=False train.milestones=5:0.5 train.mu_dtype=bfloat16 train.schedule=steps", ""),
     ("model.lora.alpha=8 model.lora.targets=query model.lora.dropout=0.1",
      "model.lora.alpha model.lora.dropout model.lora.targets"),
-    ("model.freeze.embeddings=True model.freeze.layers=3", ""),
     ("eval.postprocess_data=target eval.postprocess_dimensions=8 model.lora.init_from=folder",
      "eval.postprocess_data eval.postprocess_dimensions model.lora.init_from"),
-    ("model.freeze.embeddings=True model.lora.rank=4", "model.freeze.embeddings"),
     ("train.epochs=0 train.learning_rate=1e-3 views.positive=shared", "train.learning_rate views.positive"),
 ]  # fmt: skip
 
@@ -79,15 +65,8 @@ def test_fields_without_effect_are_named(given, unused):
     assert [line.partition("=")[0] for line in found] == unused.split()
 
 
-def test_a_field_without_effect_comes_with_its_value(tmp_path):
-    assert ineffective(parse("views.noise=5")) == ["views.noise=5.0"]
-    (tmp_path / "dev.tsv").write_text("5\ta\tb\n")
-    file = f"eval.data={tmp_path / 'dev.tsv'}"  # the development set of a file is the file
-    measured = (f"analysis.data={tmp_path / 'dev.tsv'}", "analysis.every=125", "analysis.split=test")
-    assert ineffective(parse(*measured)) == ["analysis.split=test"]
-    assert ineffective(parse(file, "eval.tasks=STS12")) == [f"eval.tasks={('STS12',)}"]
-    assert ineffective(parse(file, "eval.development=sickr")) == ["eval.development=sickr"]
-    assert ineffective(parse(f"eval.data={tmp_path}", "eval.development=sickr")) == []
+def test_a_field_without_effect_comes_with_its_value():
+    assert ineffective(parse("data.augment.percent=5")) == ["data.augment.percent=5.0"]
 
 
 def test_an_integer_is_as_good_as_a_float_and_nothing_else_is_and_no_number_is_larger_than_devices_hold():

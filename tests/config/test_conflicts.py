@@ -4,9 +4,6 @@ from support.configs import parse, refused
 TENSION = "objective.info_nce.weight=0 objective.contrastive_tension.weight=1"
 TOGETHER = [  # the field that is named, values that do not go together
     ("model.mlp", "model.pooler=cls_before_pooler"),
-    ("model.mlp", "objective.info_nce.weight=0 objective.mlm.weight=1 model.mlp=always"),
-    ("model.convolutions.widths", "objective.info_nce.weight=0 objective.mlm.weight=1 model.mlp=none "
-     "model.convolutions.widths=1,3"),
     ("projector.objectives", "projector.widths=2D,D"),
     ("model.generator", "objective.replaced_token_detection.weight=1"),
     ("train.milestones", "train.schedule=steps"),
@@ -26,7 +23,6 @@ TOGETHER = [  # the field that is named, values that do not go together
     ("views.positive_template", "views.positive_template=A[X]. views.positive_change=cutoff"),
     ("views.positive_change", "model.template=A[X]. views.positive_change=repeated"),
     ("views.anchor_change", "views.anchor_change=masked model.pooler=mask_token objective.mlm.weight=1"),
-    ("eval.encoder", "model.dual_encoder=True eval.encoder=better objective.mlm.weight=0.1"),
     ("data.augment.name", "data.augment.name=crop data.positives=all"),
     ("objective.softmax_nli.weight", "objective.softmax_nli.weight=1 data.augment.name=crop"),
     ("data.positives", "objective.softmax_nli.weight=1 data.positives=neutral"),

@@ -22,8 +22,8 @@ def test_it_goes_with_and_without_other_data_and_what_it_does_not_go_with_is_ref
         validate(evaluated(**fields))
     validate(changed(evaluated(**CHOSEN, data=""), train__patience=3))
     # What has no effect is said.
-    fields = {"retrieval__storage": "float16", "retrieval__documents": 9, "retrieval__seed": 1}
+    fields = {"retrieval__documents": 9, "retrieval__seed": 1}
     unused = [line.partition("=")[0] for line in ineffective(evaluated(**fields, retrieval__development="test"))]
-    assert unused == [f"eval.retrieval.{name}" for name in ("development", "documents", "seed", "storage")]
+    assert unused == [f"eval.retrieval.{name}" for name in ("development", "documents")]
     assert not ineffective(evaluated(**fields, **CHOSEN, retrieval__development="test", data=""))
     assert ineffective(evaluated(**CHOSEN, retrieval__seed=1)) == ["eval.retrieval.seed=1"]

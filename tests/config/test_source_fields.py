@@ -1,7 +1,7 @@
 import pytest
 from support.configs import config_of
 
-from simcse_jax.config.checks import ineffective, validate
+from simcse_jax.config.checks import validate
 from simcse_jax.config.source_fields import read_prompts, read_range, read_weights
 from simcse_jax.errors import UserError
 
@@ -35,7 +35,7 @@ def test_weights_and_the_range_of_scores_are_numbers_that_fit_float32():
 PAIRED = {"objective__contrastive_tension__weight": 1.0, "objective__info_nce__weight": 0.0}  # makes its own pairs
 
 
-def test_what_does_not_fit_the_sources_is_refused_and_what_has_no_effect_is_said():
+def test_what_does_not_fit_the_sources_is_refused():
     weights, spans, apart = {"data__weights": ("1", "2")}, {"data__positives": "spans"}, {"data__no_duplicates": True}
     for fields, named in (
         *(({"data__weights": weights}, "weights") for weights in (("1", "0"), ("1", "nan"), (1, 2))),
@@ -48,10 +48,3 @@ def test_what_does_not_fit_the_sources_is_refused_and_what_has_no_effect_is_said
     ):
         with pytest.raises(UserError, match=f"^config.data.{named}"):
             validate(config_of(**TWO, **fields))
-    # What has no effect is said.
-    alone = config_of(data__train="a.csv", data__batching="one_source", data__mixed=True)
-    assert ineffective(alone) == ["data.batching=one_source", "data.mixed=True"]
-    assert ineffective(config_of(**TWO, data__batching="one_source", data__mixed=True)) == ["data.mixed=True"]
-    assert ineffective(config_of(**TWO, data__batching="one_source", data__weights=("1", "2"))) == []
-    apart = {"data__no_duplicates": True, "objective__info_nce__weight": 0.0, "objective__barlow_twins__weight": 1.0}
-    assert ineffective(config_of(**TWO, **apart)) == ["data.no_duplicates=True"]

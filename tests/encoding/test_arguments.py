@@ -28,7 +28,7 @@ def test_mistakes_are_one_clear_line():
         (np.float32(1), "shape ()"),
         (np.ones((2, 3), np.int8), "embeddings of type int8: vectors.quantization.dequantize"),
         (list(np.ones((2, 3), np.uint8)), "embeddings of type uint8: vectors.quantization.dequantize"),
-        ({"id": [1], "text": ["a"]}, "a dict with the columns id, text: give one column of sentences"),
+        ({"id": [1], "text": ["a"]}, ": give one column of sentences"),
         ({"a", "b"}, "a set, not a list"),
         ([0.0, np.nan, 1.0], "an embedding has a NaN or infinite element"),
     ):

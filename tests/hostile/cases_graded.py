@@ -55,8 +55,7 @@ FIELDS: dict[str, tuple[str, str]] = {  # of a run on train.csv: fields, and wha
     "weights that are NaN": ("matryoshka.dimensions=32,16 matryoshka.weights=1,nan", "matryoshka.weights"),
 }
 # Fields that have no effect, which the run says.
-UNUSED = {"a range without scores": "data.score_range=0,5", "a teacher that nothing needs": "teacher.model=none-such"}
-UNUSED |= {"a folder without a teacher": "teacher.kept=kept"}
+UNUSED = {"a folder without a teacher": "teacher.kept=kept"}
 ALONE = "sent0,sent1\n" + "a cat,the dog ran\n" * 12
 TAUGHT: dict[str, tuple[Make | None, str, str]] = {  # the damage, the objective and fields, and what the error names
     "missing": (None, "gist", "config.teacher.model"),

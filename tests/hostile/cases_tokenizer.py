@@ -1,7 +1,9 @@
 """Tokenizers: missing, contradictory, or made to run for ever; and folders with code in them."""
 
 import itertools
+import os
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 from hostile.case import DONE, EITHER, REFUSED_OR_SAME, Case
@@ -11,7 +13,6 @@ from hostile.readers import readers_of_model
 
 KIND = "tokenizers"
 FILE, SETTINGS, CONFIG = (f"model/{name}.json" for name in ("tokenizer", "tokenizer_config", "config"))
-GROW = {"type": "Sequence", "normalizers": [{"type": "Replace", "pattern": {"String": "a"}, "content": "a" * 10}] * 10}
 SPLIT = {"type": "Split", "pattern": {"Regex": "(a|a?)+$"}, "behavior": "Isolated", "invert": False}
 DEEP: dict[str, Any] = {"type": "Lowercase"}
 for _ in range(200):
@@ -50,6 +51,11 @@ def vocabulary(change: Callable[[dict[str, Any]], object]) -> Make:
     return edit_json(FILE, lambda value: change(value["model"]["vocab"]))
 
 
+def grown(folder: Path) -> None:
+    """A file of zeros, which takes no room on the disk."""
+    os.truncate(folder / FILE, 1 << 30)
+
+
 def far_ids(whole: dict[str, Any]) -> None:
     for token in whole["post_processor"]["special_tokens"].values():
         token["ids"] = [10**6]
@@ -63,6 +69,7 @@ REFUSED_ONES: dict[str, Make] = {
     "a damaged sentencepiece.model": in_place("sentencepiece.bpe.model", b"\1\2\3"),
     "no words": vocabulary(lambda words: words.clear()),
     "ids just beyond the table": vocabulary(lambda words: words.update(cat=40)),
+    "tokenizer.json of a gigabyte": grown,
     "an id of 2^33": vocabulary(lambda words: words.update(cat=2**33)),
     "an unknown model": fields(model__type="NoneSuch"),
     "a bad expression": fields(normalizer=replaced("(")),
@@ -73,7 +80,6 @@ REFUSED_ONES: dict[str, Make] = {
 READ: dict[str, Make] = {  # or refused
     "only special tokens": vocabulary(lambda words: [words.pop(word) for word in list(words)[4:]]),
     "no [UNK]": vocabulary(lambda words: words.pop("[UNK]")),
-    "normalizers that grow": fields(normalizer=GROW),
     "normalizers nested deeply": fields(normalizer=DEEP),
     "a normalizer that removes all": fields(normalizer=replaced(".")),
     "a slow expression": fields(pre_tokenizer=SPLIT),

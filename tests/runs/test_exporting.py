@@ -26,7 +26,7 @@ def test_a_model_is_saved_as_its_attributes_are_and_another_pooler_leaves_the_he
     assert not (tmp_path / "again" / "README.md").exists()
     with pytest.raises(UserError, match=r"language: is for the card of a run's model, and .*model is not a run"):
         found.save_pretrained(tmp_path / "again", language="en")
-    with pytest.raises(TypeError, match="has no argument licence=; the nearest one is license="):
+    with pytest.raises(TypeError, match="unexpected keyword argument 'licence'"):
         found.save_pretrained(tmp_path / "again", licence="mit")
     model = SimCSE(trained, pooler="avg")
     model.save_pretrained(tmp_path / "model")
@@ -44,8 +44,6 @@ def test_nothing_else_is_replaced(trained, tmp_path):
     (tmp_path / "mine" / "notes.txt").write_text("mine")
     with pytest.raises(UserError, match="exists and is not an earlier export"):
         model.save_pretrained(tmp_path / "mine")
-    with pytest.raises(UserError, match="folder '': not a name"):
-        model.save_pretrained("")
     for name in ("checkpoints", "model"):
         with pytest.raises(UserError, match="is a part of a run"):
             save(model._as_set(), trained / name)

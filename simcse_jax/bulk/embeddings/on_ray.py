@@ -137,8 +137,11 @@ def share_of(nodes: list[dict[str, Any]], hosts: int | None) -> Share:
 class BlockEncoder:
     """An actor. Its model is loaded once."""
 
+    _encoder: RowEncoder | None
+
     def __init__(self, job: Job, blocks: Sequence[RowBlock], share: Share):
-        self._job, self._blocks, self._encoder = job, blocks, None
+        self._job, self._blocks = job, blocks
+        self._kind, self._encoder = share.kind, None
         # JAX reads these when it first looks for devices.
         if share.kind == "CPU":
             os.environ["NPROC"] = str(share.units)
@@ -154,7 +157,11 @@ class BlockEncoder:
             return {"rows": [0], "mistake": [f"{mistake} (on {os.uname().nodename})"]}
 
     def _make(self, block: RowBlock) -> int:
+        import jax
+
         folder = self._job.arrive()
+        if self._kind != "CPU" and not os.environ.get("JAX_PLATFORMS") and jax.default_backend() == "cpu":
+            raise UserError(f"--engine ray: JAX sees no {self._kind} here; install JAX for it")
         if self._encoder is None:
             encoder = RowEncoder(self._job.options)
             for option, value in encoder.about().items():
@@ -175,9 +182,8 @@ def _make_blocks(job: Job, blocks: Sequence[RowBlock], share: Share) -> Iterator
         "TPU": {"resources": {"TPU": share.units}},
     }
     numbers = ray.data.from_items([*range(len(blocks))], override_num_blocks=len(blocks))
-    actors = ray.data.ActorPoolStrategy(
-        min_size=1, max_size=min(share.hosts, len(blocks)), max_tasks_in_flight_per_actor=1
-    )
+    # Actors that find no room wait for it while the others work.
+    actors = ray.data.ActorPoolStrategy(size=min(share.hosts, len(blocks)), max_tasks_in_flight_per_actor=1)
     made = numbers.map_batches(
         BlockEncoder,
         fn_constructor_args=(job, blocks, share),

@@ -1,15 +1,16 @@
 """The files that recipes name, and how to build each. A builder is data and a function that yields rows."""
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
 
 from simcse_jax.data.building import nli, paraphrases, wikipedia
 from simcse_jax.data.building.reading import Tally, draw
 
 
-class BuildOptions(NamedTuple):
+@dataclass(frozen=True)
+class BuildOptions:
     """The options of a builder, besides its sources."""
 
     hypothesis: str = nli.HYPOTHESES[0]
@@ -22,7 +23,8 @@ Files = Sequence[str | Path]
 Rows = Iterator[tuple[str, ...]]
 
 
-class Builder(NamedTuple):
+@dataclass(frozen=True)
+class Builder:
     """How to build a file."""
 
     output: str  # its name in recipes
@@ -44,7 +46,7 @@ def _triplets(files: Files, tally: Tally, options: BuildOptions, neutral: bool =
 def _captions(files: Files, tally: Tally, options: BuildOptions) -> Rows:
     captions = (caption for of_image in paraphrases.read_captions(files, tally).values() for caption in of_image)
     if options.count:
-        units = (partial(list, [caption]) for caption in captions)
+        units: Iterator[Callable[[], list[str]]] = (partial(list, [caption]) for caption in captions)
         captions = (unit[0] for unit in draw(units, options.count, options.seed, tally))
     return ((caption,) for caption in captions)
 

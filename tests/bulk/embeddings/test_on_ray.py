@@ -54,7 +54,7 @@ def job(plan, tiny_bert, tmp_path, monkeypatch):
     return Job(str(tmp_path), "out", plan, EncodingOptions(str(tiny_bert)))
 
 
-def test_relative_names_begin_where_the_command_was_given_and_a_host_that_differs_says_so(job, tmp_path):
+def test_relative_names_begin_where_the_command_was_given_and_a_host_that_differs_says_so(job, tmp_path, monkeypatch):
     def answer(job):
         return {name: value for name, (value,) in BlockEncoder(job, blocks, Share(1, "CPU", 2))({"item": [0]}).items()}
 
@@ -66,6 +66,9 @@ def test_relative_names_begin_where_the_command_was_given_and_a_host_that_differ
         elsewhere = f"is a different folder here; name one that all hosts see (on {os.uname().nodename})"
         assert answer(other) == {"rows": 0, "mistake": f"--output {other.folder}: {elsewhere}"}
     assert not (tmp_path / "new").exists()
+    monkeypatch.delenv("JAX_PLATFORMS", raising=False)
+    without = BlockEncoder(job, blocks, Share(1, "TPU", 3))({"item": [1]})
+    assert "JAX sees no TPU here" in without["mistake"][0]
     another = job._replace(options=EncodingOptions(job.options.model, max_length=5))
     assert "--max-length" in answer(another)["mistake"]
 

@@ -350,7 +350,9 @@ def test_the_sentences_stand_under_the_pointer_before_and_after(browser, in_brow
 def test_a_script_in_a_page_would_not_run(browser, tmp_path):
     """Should a name ever come through unescaped, the page's policy refuses what it would do."""
     evil = "<script>document.title = 'run'</script><img src='http://198.51.100.7/x' onerror=\"document.title = 'run'\">"
-    page.write(tmp_path, {}, {"rank": page.part("rank", "still", ["A page."], [page.PageSection("Part", "", evil)])})
+    page.write(
+        tmp_path, {}, {}, {"rank": page.part("rank", "still", ["A page."], [page.PageSection("Part", "", evil)])}
+    )
     browser.get_log("performance")
     browser.get((tmp_path / "report.html").as_uri())
     assert browser.title == "still"

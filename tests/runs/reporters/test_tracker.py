@@ -156,7 +156,7 @@ def test_a_tracker_that_cannot_be_opened_or_whose_file_is_damaged_is_an_error(tm
         with pytest.raises(UserError) as raised:
             Tracker("wandb", tmp_path, Mock(side_effect=error))
         assert str(raised.value) == f"config.train.report_to=wandb: {said}" and not (tmp_path / "wandb.json").exists()
-    for text in ("", "[]", "{}", '{"id": 3, "last": {}}', '{"id": "a"}', '{"id": "a", "last": {"b": "c"}}'):
+    for text in ("", "[]"):
         (tmp_path / "wandb.json").write_text(text)
         with pytest.raises(UserError, match=r"wandb\.json: "):
             Tracker("wandb", tmp_path, fake.open)
