@@ -58,7 +58,7 @@ OPTIONS: dict[str, tuple[str, str, str, str]] = {  # what is given; options that
     ),
     "prepare": (
         f"{OF_DATA} max-length=16 output=out",
-        "max-length shard-rows seed augment-percent",
+        "max-length num-proc seed augment-percent",
         "columns data model augment-lexicon",
         "augment positives",
     ),

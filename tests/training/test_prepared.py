@@ -128,12 +128,10 @@ def test_texts_not_kept_and_rows_that_lack_columns_cannot_be_compared(config_of,
 def test_several_corpora_that_do_not_fit_are_told_what_helps(config_of, prepared, tiny_bert, corpus, tmp_path):
     labelled, one_source = tmp_path / "labelled.csv", {"data__batching": "one_source"}
     labelled.write_text("sent0,sent1,label\n" + "a cat,a dog,0\n" * 9)
-    short, labels, pairs, alone = (tmp_path / name for name in ("short", "labels", "pairs", "alone"))
+    short, labels, pairs = (tmp_path / name for name in ("short", "labels", "pairs"))
     prepare(short, tiny_bert, corpus["csv"], max_length=12)
     prepare(labels, tiny_bert, labelled, labels=True)
     prepare(pairs, tiny_bert, labelled)
-    prepare(alone, tiny_bert, corpus["txt"])
-    unused = {"data__lengths__positive": 12}
     for names, fields, named in (
         ((prepared, short), {}, f"{short} was prepared with 12"),
         ((pairs, labels), LABELLED, f"{pairs}: was prepared without labels"),
@@ -141,7 +139,6 @@ def test_several_corpora_that_do_not_fit_are_told_what_helps(config_of, prepared
         ((prepared, short), one_source, f"{short} was prepared with 12"),
         ((prepared, pairs), {**one_source, "train__batch_size": 16}, f"^{pairs}: 9 examples"),
         ((prepared, labels), {**one_source, "data__subsample": 9}, "config.data.subsample=9: "),
-        ((alone,), unused, f"config.data.lengths.positive=12: {alone} has one column"),
     ):
         with pytest.raises(UserError, match=named):
             read(config_of(*names, **fields))
