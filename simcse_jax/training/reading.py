@@ -67,9 +67,10 @@ def read_corpus(data: DataSpec, model: Pretrained, tokenizer: Tokenizer, example
         corpus: AnyCorpus = opened[0] if len(opened) == 1 else make_one_source(data, list(prepared), opened)
     else:
         corpus = _tokenize(data, model, tokenizer, examples)
-    for part in corpus.parts if data.repeated else ():
-        length = int(part.places[min(1, part.num_columns - 1)])
-        _check_room(f"views.positive_change={REPEATED}", length + data.repeated.most(length), model)
+    if data.repeated:
+        for part in corpus.parts:
+            length = int(part.places[min(1, part.num_columns - 1)])
+            _check_room(f"views.positive_change={REPEATED}", length + data.repeated.most(length), model)
     return corpus
 
 

@@ -81,7 +81,7 @@ def make_plan(data: Sequence[str], tokenizer: Tokenizer, vocabulary: int, prepar
       vocabulary: the number of token ids.
     """
     max_length, columns, positives, labels, mixed, prompts, augment, seed, keep_text = preparation
-    sources = []
+    sources: list[dict[str, Any]] = []
     for name in expand(data, "--data"):
         source, stamp = open_source(name, columns, positives, labels), stamp_of(name)
         if augment and len(source.chosen) > 1:
@@ -134,9 +134,15 @@ def make(folder: Folder, plan: Plan, tokenizer: Tokenizer, num_proc: int = 1) ->
                 progress.write(f"{shard.file}: {shard.rows:,} rows, {shard.tokens:,} tokens in {seconds:.0f} s")
             made = [_made(folder, plan, number) for number in numbers]
             manifest = Manifest(plan.settings, [shard for shard in made if shard is not None])
-            state = {"_data_files": [{"filename": shard.file} for shard in manifest.shards], "_split": None}
-            state |= {"_fingerprint": manifest.fingerprint[:16], "_format_columns": None, "_format_kwargs": {}}
-            state |= {"_format_type": None, "_output_all_columns": False}
+            state = {
+                "_data_files": [{"filename": shard.file} for shard in manifest.shards],
+                "_fingerprint": manifest.fingerprint[:16],
+                "_format_columns": None,
+                "_format_kwargs": {},
+                "_format_type": None,
+                "_output_all_columns": False,
+                "_split": None,
+            }
             for name, content in zip(OF_DATASETS, (state, {}), strict=True):
                 write_atomically(folder / name, json.dumps(content) + "\n")
             write_manifest(folder, manifest)
@@ -223,7 +229,7 @@ def make_shard(folder: str, plan: Plan, tokenizer: Tokenizer, number: int) -> tu
             raise UserError(f"{source['name']}: was changed while it was read; start again")
         size = file.tell()
         file.seek(0)
-        digest = hashlib.file_digest(file, "sha256").hexdigest()
+        digest = hashlib.file_digest(file, "sha256").hexdigest()  # type: ignore[arg-type]
     counts = dict(sorted(left_out.items()))
     shard = Shard(
         path.name, source["name"], size, digest, read, used, source["sentences"], total, counts, histogram.tolist()
