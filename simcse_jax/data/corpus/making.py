@@ -134,7 +134,7 @@ def make(folder: Folder, plan: Plan, tokenizer: Tokenizer, num_proc: int = 1) ->
                 progress.write(f"{shard.file}: {shard.rows:,} rows, {shard.tokens:,} tokens in {seconds:.0f} s")
             made = [_made(folder, plan, number) for number in numbers]
             manifest = Manifest(plan.settings, [shard for shard in made if shard is not None])
-            state = {
+            state: dict[str, Any] = {
                 "_data_files": [{"filename": shard.file} for shard in manifest.shards],
                 "_fingerprint": manifest.fingerprint[:16],
                 "_format_columns": None,
