@@ -161,6 +161,8 @@ def _read_zip(file: IO[bytes]) -> tuple[Any, dict[str, bytes]]:
         if sum(info.file_size for info in archive.infolist()) > os.fstat(file.fileno()).st_size:
             raise ValueError("its parts have more bytes than the file")  # PyTorch does not compress
         root = next(name for name in archive.namelist() if name.endswith("data.pkl")).removesuffix("data.pkl")
+        if f"{root}byteorder" in archive.namelist() and archive.read(f"{root}byteorder") != b"little":
+            raise ValueError("its numbers are not little-endian")
         content = _Unpickler(io.BytesIO(archive.read(f"{root}data.pkl"))).load()
         names = [name for name in archive.namelist() if name.startswith(f"{root}data/")]
         return content, {name.removeprefix(f"{root}data/"): archive.read(name) for name in names}
@@ -180,8 +182,12 @@ def _read_legacy(file: IO[bytes]) -> tuple[Any, dict[str, bytes]]:
 
 
 def _array(tensor: _Tensor, storages: Mapping[str, bytes]) -> np.ndarray:
+    if not isinstance(tensor.dtype, np.dtype):  # else a pickle could give one of objects, which are addresses
+        raise ValueError("its pickle is damaged")
     size, content = tensor.dtype.itemsize, storages[tensor.key]
-    if math.prod(tensor.shape) * size > len(content):  # NumPy checks all but this
-        raise ValueError(f"a tensor has more elements than its storage {tensor.key}")
+    # NumPy's own check of the strides overflows, and knows none of elements that are shared.
+    last = tensor.offset + sum((length - 1) * step for length, step in zip(tensor.shape, tensor.stride, strict=True))
+    if min((0, *tensor.shape, *tensor.stride)) < 0 or max(math.prod(tensor.shape), last + 1) * size > len(content):
+        raise ValueError(f"a tensor reaches beyond its storage {tensor.key}")
     strides = [step * size for step in tensor.stride]
     return np.ndarray(tuple(tensor.shape), tensor.dtype, content, tensor.offset * size, strides)

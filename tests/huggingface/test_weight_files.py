@@ -7,7 +7,7 @@ import pytest
 from safetensors.numpy import load_file, save_file
 from support.layouts import as_pytorch
 from support.models import same
-from support.pickles import Call, Persistent, storage, tensor, whole
+from support.pickles import Call, Persistent, parts, storage, tensor, whole
 
 from simcse_jax.errors import UserError
 from simcse_jax.huggingface.load import load
@@ -81,6 +81,9 @@ def test_a_damaged_list_of_shards_is_refused(tmp_path, kind):
 
 
 FLOATS = storage("FloatStorage", "0", 6)
+# What NumPy takes for a type of objects: a dictionary with an attribute.
+OBJECTS = parts(Call("collections", "OrderedDict", ([["names", ["a"]], ["formats", ["O"]]],)))
+OBJECTS += parts({"itemsize": 8}) + b"b"
 ZIPPED = np.arange(6, dtype="<f4").tobytes()
 
 
@@ -88,7 +91,7 @@ def write_zip(path, content, compression=zipfile.ZIP_STORED, **files):
     with zipfile.ZipFile(path, "w", compression) as archive:
         archive.writestr("archive/data.pkl", whole(content))
         for name, data in ({"0": ZIPPED} | files).items():
-            archive.writestr(f"archive/data/{name}", data)
+            archive.writestr("archive/byteorder" if name == "byteorder" else f"archive/data/{name}", data)
 
 
 def write_legacy(path, content, keys=("0",), count=6, data=ZIPPED):
@@ -137,6 +140,8 @@ def test_tensors_are_views_of_their_storages_and_what_would_be_read_from_elsewhe
     for value in (  # a tensor that reaches beyond its storage, has more elements, or a storage that is not there
         *(floats(0, (7,), (1,)), floats(6, (1,), (1,)), floats(0, (2, 2), (5, 1)), floats(2**62, (2,), (1,))),
         *(floats(0, (2,), (2**62,)), floats(0, (2, 2**63), (2**62, 1)), floats(0, (10**6, 10**6), (0, 0))),
+        *(floats(0, (5,), (2**60,)), floats(5, (2,), (-1,))),  # the first overflows in NumPy
+        tensor((OBJECTS, "0"), 0, (3,), (1,)),
         *(floats(4, (6,), (-1,)), floats(0, (-1,), (1,)), floats(0, ("6",), (1,)), floats(-1, (1,), (1,))),
         *(of("1", 6), of("../data.pkl", 6), of("0", 6, ("1", 0, 6)), floats(0, (6,), ())),
         *(tensor(storage("QInt8Storage", "0", 6), 0, (6,), (1,)), tensor("FloatStorage", 0, (6,), (1,))),
@@ -164,9 +169,10 @@ def test_damaged_archives_are_refused_and_what_a_zip_file_would_inflate_to_is_no
         path.write_bytes(path.read_bytes().replace(ZIPPED, ZIPPED[::-1]))
 
     for make, message in (
-        (lambda: write_zip(path, content, **{"0": ZIPPED[:-1]}), "more elements than its storage 0"),
+        (lambda: write_zip(path, content, **{"0": ZIPPED[:-1]}), "beyond its storage 0"),
+        (lambda: write_zip(path, content, byteorder=b"big"), "not little-endian"),
         (flip, "CRC"),
-        (lambda: write_legacy(path, content, data=ZIPPED[:-1]), "more elements than its storage 0"),
+        (lambda: write_legacy(path, content, data=ZIPPED[:-1]), "beyond its storage 0"),
         (lambda: write_legacy(path, content, count=2**61), "not a readable PyTorch file"),
     ):
         make()
