@@ -136,14 +136,14 @@ def _is_quoted(path: Path, separator: str, lines: Iterable[str], *, has_header: 
     with reported(path), path.open("rb") as file:
         if not any(b'"' in block for block in iter(lambda: file.read(BLOCK), b"")):
             return False
-    field = re.compile(r'(?:"([^"]*(?:""[^"]*)*)"|([^"{0}]*)){0}'.format(re.escape(separator)))
+    field = re.compile(r'(?:"([^"]*(?:""[^"]*)*)"|([^"{0}]*)){0}|(.+)'.format(re.escape(separator)), re.DOTALL)
     width, is_long, is_proven, has_quoted, has_special = 0, False, False, False, False
     all_text = only_special = True  # all text is quoted; exactly the text with a comma or a carriage return is
     for record in _whole_records(iter(lines), separator):
         if record and width and '"' not in record and not (all_text or only_special):
             continue  # most lines of a large file
         matches = list(field.finditer(record + separator)) if record is not None else []
-        if record is None or sum(len(match[0]) for match in matches) <= len(record):
+        if record is None or matches[-1][3]:
             return likely  # a mark is misplaced
         fields = [(match[1] or match[2] or "", match[1] is not None) for match in matches]
         texts = [text for text, _ in fields]

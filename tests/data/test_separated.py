@@ -122,6 +122,11 @@ def test_quotation_marks_are_characters_unless_shown_and_tables_of_spreadsheets_
 
 
 @pytest.mark.slow
+def test_a_mark_in_a_long_text_takes_no_time(write):
+    text = "word " * 200_000 + 'said "stop" to'
+    assert fields(Path(write("a.tsv", f"sent0\tsent1\n{text}\tb\n")))[1] == [[text, "b"]]
+
+
 def test_the_files_of_senteval_have_no_quoted_fields(senteval):
     files = [path for name in ("ST[SB]*/**/*.csv", "ST[SB]*/**/*.txt", "[SM]*C*/*.txt") for path in senteval.glob(name)]
     assert len(files) > 20
