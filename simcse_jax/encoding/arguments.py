@@ -81,7 +81,7 @@ def embeddings_or_sentences(value: Any, dimension: int) -> Any:
         PyTorch tensor, or a sequence of numbers, of vectors or of lists of numbers.
 
     Returns:
-      A NumPy array, (D,) or (N, D) float32; or what was given, an iterator as a list, for `check_sentences`.
+      A NumPy array, (D,) or (N, D) float32; or what was given, an iterator or array as a list, for `check_sentences`.
     """
     if isinstance(value, str | bytes) or not (_is_array(value) or hasattr(value, "__iter__")):
         return value
@@ -96,7 +96,7 @@ def embeddings_or_sentences(value: Any, dimension: int) -> Any:
             return sentences
     check_no_codes(array)
     if array.dtype.kind not in "iuf":
-        return sentences
+        return array.tolist() if _is_array(value) else sentences
     if array.ndim not in (1, 2) or array.shape[-1] != dimension:
         raise UserError(f"embeddings of shape {array.shape}; this model's are ({dimension},) or (N, {dimension})")
     array = array.astype(np.float32, copy=False)

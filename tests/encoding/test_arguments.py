@@ -11,7 +11,7 @@ def test_embeddings_become_one_array_and_anything_without_numbers_is_left_as_it_
         assert found == (list(given) if isinstance(given, tuple) else given) and not isinstance(found, np.ndarray)
     texts = ["the cat", "a dog"]
     for given in (iter(texts), np.array(texts), np.array(texts, object)):
-        assert list(embeddings_or_sentences(given, 3)) == texts
+        assert embeddings_or_sentences(given, 3) == texts
     assert embeddings_or_sentences(np.array("the cat"), 3) == "the cat"
     assert embeddings_or_sentences(["the cat", 1.0], 3) == ["the cat", 1.0]
     for kind in (np.array, list, tuple, iter, lambda rows: [np.float32(row) for row in rows]):
@@ -33,5 +33,5 @@ def test_mistakes_are_one_clear_line():
         ([0.0, np.nan, 1.0], "an embedding has a NaN or infinite element"),
     ):
         raises(message, embeddings_or_sentences, given, 3)
-    for given in ([[1.0, 2.0, 3.0], [1.0, 2.0]], [1.0, "the cat"], [np.zeros(3), None]):
+    for given in ([[1.0, 2.0, 3.0], [1.0, 2.0]], [1.0, "the cat"], [np.zeros(3), None], np.ones((2, 3), bool)):
         raises("sentence 0 is ", lambda given: check_sentences(embeddings_or_sentences(given, 3)), given)
