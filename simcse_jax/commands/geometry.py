@@ -175,7 +175,7 @@ def geometry(
 def specs_of_panels(models: Sequence[str | Sequence[str]], titles: Sequence[str]) -> dict[str, Sequence[str]]:
     """The models of each panel, as they were given, by its title; refuses titles that are not one for each."""
     names = [model for model in models if isinstance(model, str)]
-    groups = [group for group in models if not isinstance(group, str)] or ([names] if names else [])
+    groups = [*([names] if names else []), *(group for group in models if not isinstance(group, str))]
     if len(titles) not in (0, len(groups)) or len(set(titles)) < len(titles):
         raise UserError(f"--panels: must have a title for each --models, {len(groups)} different ones")
     several = len(groups) > 1

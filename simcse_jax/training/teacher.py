@@ -2,6 +2,7 @@
 
 import dataclasses
 import os
+import secrets
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -116,11 +117,14 @@ def _key(teacher: Embedder, sentences: list[str]) -> str:
 
 def _write(file: Path, embeddings: np.ndarray) -> None:
     """Writes the file whole or not at all, also where several processes write it at the same time."""
-    temporary = file.with_name(f"{file.stem}.{os.getpid()}.tmp.npy")
+    temporary = file.with_name(f".{file.name}.{secrets.token_hex(8)}.tmp")  # containers may have equal process ids
     with writing(file):
         file.parent.mkdir(parents=True, exist_ok=True)
         try:
-            np.save(temporary, embeddings)
+            with temporary.open("wb") as opened:
+                np.save(opened, embeddings)
+                opened.flush()
+                os.fsync(opened.fileno())  # before the rename, which means that it is whole
             temporary.replace(file)
         finally:
             temporary.unlink(missing_ok=True)

@@ -184,6 +184,7 @@ def test_models_have_methods_and_panels_runs_their_labels_and_after_a_mistake_no
     _, bound = verbs.parse("geometry", ["--models", "a", "--models", "b=x", "--data=x", "--output=out"])
     assert geometry.specs_of_panels(bound.arguments["models"], ()) == {"panel 1": ["a"], "panel 2": ["b=x"]}
     assert geometry.specs_of_panels(["a", "b=x"], ["title"]) == {"title": ["a", "b=x"]}
+    assert geometry.specs_of_panels(["a", ["b", "c"]], ["one", "two"]) == {"one": ["a"], "two": ["b", "c"]}
     data = ("--data", corpus["dev"], "--output", tmp_path / "out")
     refused(call("geometry", "--models", "no/such", *data, "--score", "sts_avg"), "--score sts_avg", "a file of pairs")
     (tmp_path / "few.txt").write_text("a cat\na dog\n")
