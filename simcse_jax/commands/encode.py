@@ -152,6 +152,8 @@ def encode(
     path = output_file(str(name), inputs, kinds=KINDS, streamed=False)
     sentences = SentenceFiles(data, column)
     rows, fingerprint = sentences.scan()
+    if rows < parts:
+        raise UserError(f"--parts {parts}: {data} has only {rows} rows")
     first, end = (rows * number // parts for number in (part, part + 1))
     with held_next_to(path):
         if tokens:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path, PurePath
 from typing import Any
 
+from simcse_jax.data.columns import is_sentences
 from simcse_jax.data.labels import with_names
 from simcse_jax.data.rows import MISSING, START, Lines, Place, Row, Table, is_text, reported, size_and_time
 from simcse_jax.data.separated import read_separated
@@ -59,7 +60,8 @@ def _read_jsonl(path: Path, start: Place = START) -> Table:
         for record in _records(path, lines):
             where = f"{path}: line {lines.place.line}"
             absent = MISSING if record else None  # no record: a blank line
-            if late := [name for name in record if name not in known and record[name] not in (None, "", [])]:
+            late = [name for name in record if name not in known and record[name] not in (None, "", [])]
+            if late := list(filter(is_sentences, late)):  # others are of no use to the rows before
                 raise UserError(f"{where}: has the field {late[0]!r:.60}, which earlier lines lack; give it there too")
             yield Row(where, [record.get(name, absent) for name in names], lines.place)
 

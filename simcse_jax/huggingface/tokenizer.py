@@ -41,7 +41,9 @@ WORDS_FILE = "whitespacetokenizer_config.json"  # of word vectors: `word_tokeniz
 VOCABULARIES = (("vocab.txt",), ("vocab.json", "merges.txt"))  # and SentencePiece's *.model
 LARGEST = 1 << 28  # bytes of a file, several times the largest published one's
 NAMED = tuple(f"{name}_token" for name in ("bos", "eos", "unk", "sep", "pad", "cls", "mask"))
-OF_NO_MODEL = ("PreTrainedTokenizerFast", "TokenizersBackend")  # classes without settings of their own
+# The classes whose settings count, "" for a folder that names none: transformers takes others as the file is, and any
+# class of a ModernBERT.
+WITH_SETTINGS = {"", *(f"{name}Tokenizer" for name in ("Bert", "DistilBert", "Electra", "MPNet", "Roberta", "Bart"))}
 UNKNOWN = "\u0378 \ue000 \U0001f3b8"  # characters that few vocabularies have
 
 _redirecting = threading.Lock()  # the descriptor is the whole process's
@@ -241,8 +243,9 @@ def _from_file(folder: Path) -> "Backend":
     backend = Tokenizer.from_file(str(folder / "tokenizer.json"))
     if (folder / MARKER).is_file():  # which is complete
         return backend
-    config = stated(folder, "tokenizer_config.json")
-    if (config.get("tokenizer_class") or stated(folder, "config.json").get("tokenizer_class")) not in OF_NO_MODEL:
+    config, model = (stated(folder, f"{name}.json") for name in ("tokenizer_config", "config"))
+    kind = str(config.get("tokenizer_class") or model.get("tokenizer_class") or "").removesuffix("Fast")
+    if kind in WITH_SETTINGS and model.get("model_type") != "modernbert":
         if isinstance(normalizer := backend.normalizer, normalizers.BertNormalizer):
             normalizer.lowercase = config.get("do_lower_case", True)
             normalizer.handle_chinese_chars = config.get("tokenize_chinese_chars", True)

@@ -158,6 +158,7 @@ def test_mistakes_are_found_first_one_job_writes_an_output_and_no_other_input_or
     pyarrow.parquet.write_table(pyarrow.table({"text": TEXTS}), table)
     refused(encode("none", table, table), "is the file of --data")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["corpus.parquet", "corpus.txt", "other"]
+    refused(encode("none", good, output, "--parts", 26, "--part", 0), "corpus.txt has only 25 rows")
     with another_job(held_next_to(output)):
         refused(encode(tiny_bert, good, output), f"{output}: another job")
     assert not output.exists()

@@ -142,7 +142,9 @@ def test_columns_are_mapped_or_told_and_labels_and_late_fields_do_not_get_lost(w
             refused(path, f"a.jsonl: line 1: the field {late!r} is missing", **columns)
         else:
             read_examples(path, columns)
-    path = write("a.jsonl", "\n".join(map(json.dumps, (*[PAIR] * 10_000, PAIR | {"note": ""}, PAIR | {"neg": "n"}))))
+    path = write(
+        "a.jsonl", "\n".join(map(json.dumps, (*[PAIR] * 10_000, PAIR | {"note": "", "url": "u"}, PAIR | {"neg": "n"})))
+    )
     refused(path, "a.jsonl: line 10002: has the field 'neg', which earlier lines lack")
     for header, options, said in (
         ("id,sentence1,sentence2,label", {}, "its column 'label' is not read"),

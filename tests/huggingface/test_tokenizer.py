@@ -135,6 +135,8 @@ BACKEND = {"tokenizer_class": "TokenizersBackend", "mask_token": "[MASK]", "bos_
 WHOLE = [  # the model type, and fields of tokenizer_config.json and special_tokens_map.json
     ("bert", {}, {}),
     ("modernbert", BACKEND, {}),
+    ("modernbert", {"tokenizer_class": "BertTokenizer"}, {}),
+    ("bert", {"tokenizer_class": "OwnTokenizer"}, {}),
     ("bert", {"mask_token": "stop", "cls_token": "b"}, {"mask_token": "[MASK]", "sep_token": "cafe"}),
     ("xlm-roberta", {}, {"cls_token": {"content": "[CLS]", "lstrip": True}}),
 ]
