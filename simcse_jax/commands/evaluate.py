@@ -215,6 +215,7 @@ class Encoders:
         from simcse_jax.huggingface.sentence_transformers import DOCUMENT_PROMPTS
 
         options: EncodeOptions = {"prompt": prompt, "prompt_name": prompt_name, "truncate_dim": size}
+        self.model, self.options = model, options
         self.encode_query = functools.partial(model.encode_query, show_progress_bar=True, **options)
         self.encode_document = functools.partial(model.encode_document, show_progress_bar=True, **options)
         self._encode = functools.partial(model.encode, show_progress_bar=True, **options)

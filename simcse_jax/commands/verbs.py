@@ -11,7 +11,7 @@ import itertools
 import re
 import sys
 import types
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, ParamSpec, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
@@ -129,6 +129,8 @@ def _argument(name: str, value: Any, hint: Any) -> Any:
         value = str(value)
     if items and isinstance(value, str) and str not in kinds:
         value = _parts(value) if any(parameter.converter is _split for parameter in parameters) else [value]
+    elif items and not isinstance(value, Iterable):
+        value = [value]
     if items and not isinstance(value, str):
         value = [_argument(name, item, items[0]) for item in value]
     for check in itertools.chain.from_iterable(cast(Any, parameter.validator) for parameter in parameters):

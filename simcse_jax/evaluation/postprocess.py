@@ -63,7 +63,9 @@ def read(method: str, data: str, dimensions: int = 0, scored: str = "") -> Postp
 
 
 def check(postprocess: Postprocess, size: int, tasks: Iterable[tuple[str, Scored]]) -> None:
-    """Refuses, before anything is encoded, too few sentences for embeddings of a size."""
+    """Refuses, before anything is encoded, too many dimensions or too few sentences for embeddings of a size."""
+    if postprocess.dimensions > size:
+        raise UserError(f"{postprocess.dimensions} dimensions cannot be kept of the {size} that embeddings have")
     kept = postprocess.dimensions or size
     if postprocess.sentences is None:
         fit_on = [(name, postprocess.of_task(name, task)) for name, task in tasks]

@@ -31,6 +31,9 @@ def locked(file: Path, place: object) -> Iterator[None]:
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         lock.acquire()
+        while not file.exists():  # the job before removed it after we had opened it
+            lock.release()
+            lock.acquire()
     except Timeout:
         raise UserError(f"{place}: another job is writing there; wait for its end, or choose another place") from None
     except OSError as error:

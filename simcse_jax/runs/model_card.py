@@ -210,7 +210,7 @@ def front_matter(
 def code_of(name: str, revision: str | None, model: Pretrained) -> dict[str, Any]:
     """The template's values of the code that loads the model, each with the same `embeddings`, (3, D)."""
     assert model.pooler is not None  # runs have ours
-    names = NAMES[model.config.model_type]
+    names = NAMES.get(model.config.model_type, NAMES["bert"])  # of word vectors: transformers cannot read them
     prompt = model.settings.prompts.get(model.settings.default_prompt_name or "", "")
     # In transformers, a head is the model's own, or a module after the pooling and what comes before it.
     is_module = model.has_head and not names.has_pooler

@@ -97,7 +97,7 @@ def test_tasks_are_scored_none_where_not_defined_and_the_record_has_what_the_lea
     stand_in, tiny_bert, pairs, tmp_path, glove
 ):
     model = SimCSE(tiny_bert)
-    embed = evaluate_module.encoders(model, None, None)
+    embed = evaluate_module.Encoders(model, None, None)
     several = Benchmarks({"A": graded(pairs), "B": graded(pairs._replace(gold=pairs.gold[::-1]))})
     numbers, spearman = several(embed), sts.evaluate(model, {"dev": pairs})["dev"]["spearman"]
     result = numbers["mteb"]["A"]

@@ -18,7 +18,6 @@ def test_texts_are_encoded_as_by_the_class_wrong_options_refused_and_fingerprint
 ):
     for options, named in (
         ({"pooler": "min"}, "'min' is not one of"),
-        *(({name: 3}, "prompt=3") for name in ("query_prompt", "document_prompt")),
         ({"precision": "int8"}, "^int8 and uint8 need ranges="),
         ({"precision": "int8", "ranges": [[0.0], [1.0]]}, "ranges"),
     ):

@@ -61,7 +61,7 @@ def test_captions_are_drawn(tmp_path):
     [
         ("nil --source snli", ["no file 'nil'; the nearest one is nli"]),
         ("nli --source snli --split test", ["has no file *_test.jsonl"]),
-        ("nli --source snli --output out.txt", ["must end in .csv"]),
+        ("nli --source snli --output out.txt", ["must be a file that ends in .csv"]),
         ("nli --source snli broken --output out.csv", ["line 1: not JSON"]),
         ("flickr_pairs --source flickr --output flickr/results.csv", ["is the file of --source", "would be lost"]),
         ("nli --source pairs.csv --output pairs.csv", ["the file of --source", "would be lost"]),

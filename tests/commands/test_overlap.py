@@ -19,9 +19,8 @@ def test_f1_of_bags_of_words_by_hand_its_mean_over_pairs_and_the_command(tmp_pat
     for first, second, f1 in CASES:
         assert lexical_overlap([first], [second]) == lexical_overlap([second], [first]) == pytest.approx(f1)
     assert lexical_overlap(["a b", "a a b b"], ["a b", "c d"]) == 0.5
-    for first, second in (([], []), (["a"], ["a", "b"])):
-        with pytest.raises(ValueError, match=r"pairs|shorter|longer"):
-            lexical_overlap(first, second)
+    with pytest.raises(ValueError, match="longer"):
+        lexical_overlap(["a"], ["a", "b"])
     pairs, rows = tmp_path / "pairs.csv", ["a b,a b,entailment"] * 1200 + ["a b,c d,neutral"] * 1200
     pairs.write_text("\n".join(["sent0,sent1,label", *rows]) + "\n")
     assert call("overlap", pairs).stdout == "50.0% mean F1 of 2,400 pairs\n"

@@ -80,7 +80,7 @@ MISTAKES = [
     ({"max_length": [3, 4, 5]}, "max_length 3 4 5: must be one number, or two"),
     ({"positives": "spans"}, "positives 'spans': must be one of entailment"),
     ({"augment": "synonym"}, "augment_lexicon: must be given for augment synonym"),
-    ({"augment": "crop", "augment_percent": 100}, "augment_percent 100.0: Must be < 100"),
+    ({"augment": "crop", "augment_percent": 100}, "augment_percent 100: Must be < 100"),
     ({"labels": True, "positives": "neutral"}, "labels: all pairs must be kept"),
     ({"template": "word"}, "template 'word': must be a text around [X]"),
     ({"verify": True}, "verify: reads the corpus in output and nothing else; leave out data"),

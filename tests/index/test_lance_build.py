@@ -138,7 +138,7 @@ def test_what_does_not_fit_and_a_folder_of_something_else_are_refused(tmp_path):
     build(tmp_path, (0, VECTORS))
     raises("not of runs/b", build, tmp_path, (0, VECTORS), model=MODEL._replace(name="runs/b", sha256="1" * 64))
     with another_job(held(tmp_path / "ix")):
-        raises("ix: process ", build, tmp_path, (0, VECTORS))
+        raises("ix: another job is writing", build, tmp_path, (0, VECTORS))
     for folder in ("other", "memory", "shown"):
         (tmp_path / folder).mkdir()
     for path in ("file", "other/thesis.txt", "shown/.DS_Store"):  # the last one by a Mac

@@ -19,9 +19,9 @@ COLUMNS = {f"data__columns__{name}": name for name in ("anchor", "positive", "ne
 
 def test_what_does_not_go_together_is_refused():
     for fields, named in (
-        ({"objective__info_nce__weight": 1.0}, "objective.info_nce.weight: next to cosent"),
+        ({"objective__info_nce__weight": 1.0}, "objective.info_nce.weight=1.0: next to cosent"),
         ({"objective__cosent__temperature": 0.0}, "objective.cosent.temperature=0.0"),
-        ({"data__augment__name": "crop"}, "objective.cosent.weight: needs pairs with scores, so data.augment.name"),
+        ({"data__augment__name": "crop"}, "objective.cosent.weight=1.0: needs pairs with scores, so data.augment.name"),
         ({"data__positives": "entailment"}, "data.positives='entailment'"),
         (COLUMNS, "data.columns.negative='negative'"),
         ({"objective__contrastive_tension__weight": 1.0}, "objective.cosent.weight: next to contrastive_tension"),

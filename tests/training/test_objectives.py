@@ -202,8 +202,8 @@ def test_pairs_without_a_score_are_skipped_and_scores_that_do_not_fit_are_refuse
     assert f"{graded}: 48 pairs, 1 without a score skipped\n" in capsys.readouterr().out
     for data, more, named in (
         (corpus["csv"], {}, "no scores, but objective.cosent needs them"),
-        (graded, {"objective__cosine_mse__weight": 1.0}, "objective.cosine_mse needs scores from 0 to 1"),
-        (graded, {"data__score_range": ("0", "1")}, "outside of data.score_range=0,1"),
+        (graded, {"objective__cosine_mse__weight": 1.0}, "objective.cosine_mse needs scores within 0 to 1"),
+        (graded, {"data__score_range": ("0", "1")}, "within data.score_range=0,1"),
     ):
         with pytest.raises(UserError, match=named):
             corpus_of(tiny_bert, data, **fields, **more)

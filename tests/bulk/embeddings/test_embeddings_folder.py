@@ -3,6 +3,7 @@ import os
 import pytest
 from support.data import raises
 from support.embedding_folders import begin
+from support.jobs import another_job
 
 from simcse_jax.bulk.embeddings import embeddings_folder
 from simcse_jax.bulk.embeddings.blocks import make_block
@@ -12,7 +13,7 @@ from simcse_jax.data.sentences import SentenceFile
 
 
 def test_rows_are_counted_by_one_process_at_a_time_and_not_of_a_source_that_was_changed(folder, plan, sources):
-    with claimed(folder / "rows-00000.json"):
+    with another_job(claimed(folder / "rows-00000.json")):
         assert not embeddings_folder.count_rows(folder, plan, 0)
     assert embeddings_folder.count_rows(folder, plan, 0) and not (folder / ".rows-00001.json").exists()
     os.utime(sources[1], (1, 1))
