@@ -94,9 +94,10 @@ def build(
             table, added = _add_rows(folder, files, shift, before, kept)
             found_in = _find_cells(table, before, files.dimension, model.similarity, kept)
             everything = [*(before.added if before else ()), added]
-            about = lance.About(
-                table.count_rows(), files.last + shift, table.version, found_in, everything, model, kept
-            )
+            rows = (before.rows if before else 0) + files.count
+            if table.count_rows() != rows:  # in a bucket, where the earlier job writes until it looks
+                raise UserError(f"{folder}: another job wrote into the table meanwhile; run the command again")
+            about = lance.About(rows, files.last + shift, table.version, found_in, everything, model, kept)
             _write(folder, about)
             if before is not None:
                 table.optimize()  # removes versions that were replaced more than a week ago

@@ -132,6 +132,20 @@ def test_a_build_that_is_stopped_or_has_a_mistake_leaves_the_index_as_it_was(tmp
     assert rows_of(tmp_path) == [[row] for row in range(90)]
 
 
+def test_rows_that_another_job_adds_meanwhile_are_in_no_index(tmp_path, monkeypatch):
+    def meanwhile(table, *_):
+        table.add(table.search().limit(3).to_arrow())
+        return 0
+
+    build(tmp_path, (0, VECTORS[:40]))
+    with monkeypatch.context() as patched:
+        patched.setattr(lance_build, "_find_cells", meanwhile)
+        raises("another job wrote into the table meanwhile", build, tmp_path, (40, VECTORS[40:]))
+    assert len(LanceIndex(tmp_path / "ix", MODEL)) == 40
+    assert build(tmp_path, (40, VECTORS[40:])).rows == 90
+    assert rows_of(tmp_path) == [[row] for row in range(90)]
+
+
 def test_what_does_not_fit_and_a_folder_of_something_else_are_refused(tmp_path):
     raises("compares by manhattan", build, tmp_path, (0, VECTORS), model=MODEL._replace(similarity="manhattan"))
     raises("embeddings of 8 elements, those of runs/a have 12", build, tmp_path, (0, clustered(5, 8)))

@@ -24,6 +24,7 @@ from simcse_jax.host.progress import Progress
 from simcse_jax.host.storage import Folder, as_path
 
 CONNECT_SECONDS = 5.0  # until an address counts as wrong
+RETRIES = 3  # of a block whose actor died: one that needs too much memory kills every actor
 CHIPS = {1: "1,1,1", 2: "1,2,1", 4: "2,2,1", 8: "2,4,1"}  # the layout of a host's TPU chips
 
 
@@ -189,6 +190,7 @@ def _make_blocks(job: Job, blocks: Sequence[RowBlock], share: Share) -> Iterator
         fn_constructor_args=(job, blocks, share),
         batch_size=1,
         compute=actors,
+        max_task_retries=RETRIES,
         **amount[share.kind],
     )
     try:

@@ -35,7 +35,7 @@ from simcse_jax.data.tokens import Lengths, Prompts, check_prompts
 from simcse_jax.errors import UserError, system_message
 from simcse_jax.host import progress
 from simcse_jax.host.locks import held
-from simcse_jax.host.storage import Folder, is_remote, local_path, replacing_file, write_atomically
+from simcse_jax.host.storage import Folder, is_remote, local_path, replacing_file, write_atomically, writing
 from simcse_jax.huggingface.tokenizer import CHUNK, Tokenizer
 
 BATCH_TOKENS = 1 << 20  # of a record batch, which is held in memory
@@ -241,20 +241,18 @@ def make_shard(folder: str, plan: Plan, tokenizer: Tokenizer, number: int) -> tu
 @contextlib.contextmanager
 def _written(path: Folder) -> Iterator[IO[bytes]]:
     """A file that is renamed, or uploaded, to `path` after the block."""
-    try:
-        if not is_remote(path):
-            with replacing_file(Path(path)) as file:
-                yield file
-            return
-        with tempfile.TemporaryFile() as file:
+    if not is_remote(path):
+        with writing(path), replacing_file(Path(path)) as file:
             yield file
-            file.seek(0)
+        return
+    with writing(path), tempfile.TemporaryFile() as file:
+        yield file
+        file.seek(0)
+        try:
             with path.open("wb") as stored:
                 shutil.copyfileobj(file, stored, 1 << 23)
-    except UserError:
-        raise
-    except Exception as error:  # an OSError, or an error of the store's client
-        raise UserError(f"{path}: cannot be written: {system_message(error)}") from None
+        except Exception as error:  # of the store's client
+            raise UserError(f"{path}: cannot be written: {system_message(error)}") from None
 
 
 class _Row(NamedTuple):

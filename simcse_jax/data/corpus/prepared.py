@@ -196,8 +196,8 @@ class Prepared:
         values = []
         for batch, row in zip(*(array.tolist() for array in self._find(rows)), strict=True):
             try:
-                values.append(self._batches[batch].column(column)[row].as_py())
-            except (UnicodeDecodeError, pa.ArrowException):
+                values.append(_value(self._batches[batch].column(column), row))
+            except (KeyError, ValueError, pa.ArrowException):
                 raise self._damaged(batch) from None
         return values
 
@@ -210,7 +210,10 @@ class Prepared:
         """Asks the system to read these bytes of the batches' files, without waiting."""
         first = starts & -PAGE
         for batch, start, size in zip(batches.tolist(), first.tolist(), (starts + sizes - first).tolist(), strict=True):
-            self._maps[batch].madvise(mmap.MADV_WILLNEED, start, size)
+            try:
+                self._maps[batch].madvise(mmap.MADV_WILLNEED, start, size)
+            except ValueError:  # beyond the file
+                raise self._damaged(batch) from None
 
     def _refuse(self, wrong: np.ndarray, batches: np.ndarray) -> None:
         """Refuses rows that are wrong (N,), naming the file of one."""
@@ -223,6 +226,18 @@ class Prepared:
         return _damaged(self.folders[of[shard]] / self.shards[shard].file)
 
 
+def _value(column: Any, row: int) -> Any:
+    """A row's number or texts; refuses damaged offsets of texts, for which Arrow would end the process."""
+    if not pa.types.is_list(column.type):
+        return column[row].as_py()
+    first, last = column.offsets[row : row + 2].to_pylist()
+    if not 0 <= first <= last <= len(column.values):
+        raise ValueError(first, last)
+    texts = column.values[first:last]
+    texts.validate(full=True)
+    return texts.to_pylist()
+
+
 def _open(path: Path) -> tuple[mmap.mmap, list[Any]]:
     """A file's bytes, and the record batches in them."""
     try:
@@ -230,7 +245,7 @@ def _open(path: Path) -> tuple[mmap.mmap, list[Any]]:
             mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         mapped.madvise(mmap.MADV_RANDOM)  # read-ahead would pull in whole files
         batches = list(pa.ipc.open_stream(pa.py_buffer(mapped)))
-        if any(batch.column("input_ids").null_count for batch in batches):
+        if any(batch.column(name).null_count for batch in batches for name in ("input_ids", *batch.schema.names)):
             raise _damaged(path)
     except (ValueError, KeyError, pa.ArrowException):
         raise _damaged(path) from None

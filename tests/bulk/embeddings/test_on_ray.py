@@ -110,3 +110,31 @@ def test_killed_actors_and_a_killed_driver_lose_no_row_and_repeat_none(tiny_bert
     by_text = {row["sentence"]: np.array(row["embedding"]) for row in rows[:20]}
     for row in rows:
         np.testing.assert_allclose(row["embedding"], by_text[row["sentence"]], rtol=1e-5, atol=1e-6)
+
+
+KILLER = """
+import os, sys
+from simcse_jax import encode
+from simcse_jax.bulk.embeddings import on_ray
+
+class Killer(on_ray.BlockEncoder):
+    def __call__(self, batch):
+        if batch["item"][0] == 1:
+            os._exit(9)
+        return super().__call__(batch)
+
+on_ray.BlockEncoder, on_ray.RETRIES = Killer, 1
+model, data, output = sys.argv[1:]
+try:
+    encode(model, data, output, engine="ray", block_rows=5)
+except on_ray.UserError as error:
+    sys.exit(f"refused: {error}")
+"""
+
+
+@RAY
+@pytest.mark.slow
+def test_a_block_that_kills_every_actor_ends_the_command(tiny_bert, sources, tmp_path):
+    command = [sys.executable, "-c", KILLER, tiny_bert, sources[0], f"{tmp_path}/out/"]
+    ended = subprocess.run([*map(str, command)], cwd=ROOT, capture_output=True, text=True, timeout=300)
+    assert ended.returncode == 1 and "refused: engine ray: " in ended.stderr, ended.stderr

@@ -178,3 +178,10 @@ def test_no_more_rows_are_held_than_make_a_batch_and_changed_or_blank_sources_ar
     monkeypatch.setattr(making, "check_used", lambda *given: os.utime(source, (1, 1)) or real(*given))
     raises("a.txt: was changed while", prepare, tmp_path / "changed", tiny_bert, source)
     assert not (tmp_path / "changed").exists()
+
+
+def test_a_mistake_of_ours_is_not_called_one_of_the_disk(start, tmp_path, monkeypatch):
+    monkeypatch.setattr(making, "read_items", lambda *_: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        start(tmp_path / "new")
+    assert not [name for name in files(tmp_path / "new") if "data-" in name]

@@ -91,6 +91,7 @@ def test_a_file_that_is_missing_cut_or_damaged_is_named(triplets, tmp_path):
     path = folder / "data-00000.arrow"
     whole, tokens = path.read_bytes(), Prepared(folder)._tokens[0]
     at = whole.index(tokens.tobytes())
+    rows = whole.index(Prepared(folder)._batches[0].column("texts").offsets.to_numpy().tobytes())
     damaged(folder, path, whole[:-1])
     for start, end, byte in (
         (0, len(whole), 0),  # what a disk has for what was lost
@@ -101,6 +102,7 @@ def test_a_file_that_is_missing_cut_or_damaged_is_named(triplets, tmp_path):
     ):
         damaged(folder, path, filled(whole, start, end, byte))
     text = whole.index(b"sat")
-    damaged(folder, path, filled(whole, text, text + 1, 255), lambda found: found.texts(np.arange(40)))
+    for start, end, byte in ((text, text + 1, 255), (rows + 8, rows + 12, 127)):  # where a row's texts begin
+        damaged(folder, path, filled(whole, start, end, byte), lambda found: found.texts(np.arange(40)))
     path.unlink()
     raises(f"{path.name}: missing", Prepared, folder)
