@@ -69,7 +69,7 @@ EVALUATION_FIELDS = {
         only="model.dual_encoder",
     ),
     "eval.tasks": field(TASKS, "The tasks that score the best checkpoint at the end.", each_once("task", TASKS)),
-    "eval.transfer": field(False, "Also score the transfer tasks at the end."),
+    "eval.transfer": field(False, "Also score the transfer tasks at the end.", only="eval.data"),
     "eval.transfer_protocol": field(
         "sklearn", f"SentEval's protocol of transfer. {explain(PROTOCOLS)}.", one_of(PROTOCOLS), only="eval.transfer"
     ),
@@ -78,6 +78,7 @@ EVALUATION_FIELDS = {
         "Also scored at the end: stsb_dev and sickr_dev, the development sets of STS-B and SICK-R; geometry, alignment "
         "and uniformity of STS-B (train, dev and test). A sweep sets what its columns need.",
         each_once("score", EXTRA),
+        only="eval.data",
     ),
     "eval.against_start": field(
         False,
@@ -89,6 +90,7 @@ EVALUATION_FIELDS = {
         "",
         "The post-processing of the embeddings that are scored at the end; empty: none.",
         empty_or_one_of(POSTPROCESSING),
+        only="eval.data",
     ),
     "eval.postprocess_data": field(
         "",

@@ -94,10 +94,10 @@ def read_start(spec: ModelSpec, training: bool, measured: bool) -> Pretrained:
     model = model if kept else model.without_modules()
     if training and model.states_pooler and model.pooler != spec.scored_pooler:
         processes.say(f"{model.name}: the pooler is {spec.scored_pooler} in place of the model's own, {model.pooler}")
-    if not training and spec.convolutions not in (None, model.config.convolutions):  # they would be random
-        widths = tuple(map(str, spec.convolutions.widths))
+    if not training and spec.convolutions not in (None, model.config.convolutions):
         raise UserError(
-            f"config.model.convolutions.widths={widths}: nothing is trained, and {model.name} has no such convolutions"
+            f"config.model.convolutions.widths: nothing is trained, and {model.name} has no such convolutions of its "
+            "own; set it to ()"
         )
     return model
 

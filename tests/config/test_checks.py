@@ -46,6 +46,7 @@ UNUSED = [  # values, those of them that have no effect
      "eval.encoder objective.contrastive_tension.negatives"),
     ("eval.transfer_protocol=pytorch", "eval.transfer_protocol"),
     ("eval.transfer_protocol=pytorch eval.transfer=True", ""),
+    ("eval.data= eval.transfer=True eval.extra=stsb_dev", "eval.extra eval.transfer"),
     ("model.generator=x projector.objectives=barlow_twins", "model.generator projector.objectives"),
     ("train.bias_correction=False train.milestones=5:0.5 train.mu_dtype=bfloat16 train.optimizer=rmsprop",
      "train.bias_correction train.milestones train.mu_dtype"),

@@ -6,11 +6,13 @@ layer, (L + 1) × K × D numbers of 8 bytes, and the sampled tokens.
 
 import dataclasses
 import itertools
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from simcse_jax.errors import UserError
 from simcse_jax.evaluation.analysis import isotropy
 from simcse_jax.evaluation.analysis.isotropy import informativity
 from simcse_jax.evaluation.analysis.tokens import (
@@ -171,7 +173,8 @@ def collect(
     Returns:
       `data`, `sentences` and `protocol`; `models`, a list with the `model`, its `label`, what its tokenizer made of the
       data (`tokens`, `types`, `samples`) and its measurements; `pairs`, a list with the labels `model` and `base` and
-      the self-similarity change (eq. 10) of their `tokens`; `correlations`, eq. 11 for every two pairs.
+      the self-similarity change (eq. 10) of their `tokens`; `correlations`, eq. 11 for every two pairs with enough in
+      common, or a warning.
     """
     first = next(iter(surveys.values()))
     described = []
@@ -188,7 +191,11 @@ def collect(
         compared[-1] |= {"more_contextualized": more, "less_contextualized": less}
     correlations = []
     for pair, other in itertools.combinations(changes, 2):
-        both = correlation(changes[pair], changes[other])
+        try:
+            both = correlation(changes[pair], changes[other])
+        except UserError as error:  # known after hours of encoding; all else is measured
+            warnings.warn(f"{pair[1]} → {pair[0]} and {other[1]} → {other[0]}: {error}", stacklevel=2)
+            continue
         by_n = [None if r is None else round(r, 6) for r in both.by_n]
         about = {"pairs": [list(pair), list(other)]}
         correlations.append(about | {"by_n": by_n, "best_n": both.best_n, "best": round(both.best, 6)})
