@@ -245,6 +245,8 @@ def _open(path: Path) -> tuple[mmap.mmap, list[Any]]:
             mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         mapped.madvise(mmap.MADV_RANDOM)  # read-ahead would pull in whole files
         batches = list(pa.ipc.open_stream(pa.py_buffer(mapped)))
+        for batch in batches:
+            batch.validate()  # of sizes alone
         if any(batch.column(name).null_count for batch in batches for name in ("input_ids", *batch.schema.names)):
             raise _damaged(path)
     except (ValueError, KeyError, pa.ArrowException):
