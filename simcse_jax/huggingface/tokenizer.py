@@ -224,6 +224,8 @@ def read_backend(folder: Path) -> tuple["Backend", str | None]:
                 _lower_case(backend)
             backend.no_padding()
             backend.no_truncation()
+            if getattr(backend.model, "dropout", None):  # of BPE: merges dropped at random are for training
+                backend.model.dropout = None
             backend.encode(UNKNOWN)
     except UserError:
         raise

@@ -129,6 +129,10 @@ def test_roberta_folders_are_read_as_transformers_reads_them(config, tmp_path):
     (tmp_path / "special_tokens_map.json").write_text(json.dumps({"mask_token": mask, "bos_token": "<s>"}))
     same_as_transformers(of_type(tmp_path, "roberta"))
     assert read_backend(tmp_path)[1] == "<mask>"
+    content = json.loads((tmp_path / "tokenizer.json").read_text())
+    content["model"]["dropout"] = 0.9  # of merges, at random
+    (tmp_path / "tokenizer.json").write_text(json.dumps(content))
+    assert read_backend(tmp_path)[0].model.dropout is None
 
 
 BACKEND = {"tokenizer_class": "TokenizersBackend", "mask_token": "[MASK]", "bos_token": None, "do_lower_case": False}
