@@ -86,7 +86,10 @@ def write_unigram(folder: Path, special: list[str], tokenizer_class: str | None,
     config = {"tokenizer_class": tokenizer_class, "pad_token": "<pad>", "unk_token": "<unk>", "mask_token": mask}
     config |= {"cls_token": cls, "sep_token": sep} | settings
     added = [name for name in special if "NOTUSED" not in name]
-    return save_tokenizer(folder, backend, added, f"{cls} $A {sep}", mask, **config)
+    ends = [(name, backend.token_to_id(name)) for name in (cls, sep)]
+    pair = f"{cls} $A {sep} {sep} $B {sep}" if cls == "<s>" else f"{cls} $A {sep} $B:1 {sep}:1"
+    around = processors.TemplateProcessing(single=f"{cls} $A {sep}", pair=pair, special_tokens=ends)
+    return save_tokenizer(folder, backend, added, "", mask, around, **config)
 
 
 BERT = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
