@@ -102,6 +102,7 @@ def write_word_piece(folder: Path, lowercase: bool = True, letters=(*LETTERS, *"
     backend = tokenizers.Tokenizer(models.WordPiece({word: n for n, word in enumerate(words)}, unk_token="[UNK]"))
     backend.normalizer = normalizers.BertNormalizer(lowercase=lowercase)
     backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    backend.decoder = decoders.WordPiece()
     ends = processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
     return save_tokenizer(folder, backend, BERT, "$A", "", ends, **settings)
 

@@ -270,9 +270,7 @@ def test_sizes_of_embeddings_that_do_not_fit_are_refused(trained, tiny_bert, cor
     with pytest.raises(UserError, match="33: must be a whole number from 1 to 32"):
         export(trained, tmp_path / "model", truncate_dim=33)
     chosen = ["--model", tiny_bert, "--data", corpus["dev"]]
-    for value, said in (("33", "33"), ("8,08", "8,8: must be different"), ("1" * 5000, f"'{'1' * 40}': is not")):
-        refused(call("evaluate", *chosen, "--dimensions", value), f"--dimensions {said}")
-    refused(call("evaluate", *chosen, "--dimensions", "8", "--truncate-dim", "8"), "--truncate-dim: is for one size")
+    refused(call("evaluate", *chosen, "--dimensions", "33"), "--dimensions 33")
 
 
 @pytest.mark.slow
