@@ -175,7 +175,8 @@ def starting_params(folder: Folder, run: dict[str, Any]) -> Params | None:
     weights = sha256(*(np.asarray(model.params[part]) for part in sorted(model.params)))
     lora = sha256(*adapter.values()) if spec.lora and adapter else run["sha256"].get("model.lora.init_from")
     if (weights, lora) != (run["sha256"]["model.init_from"], run["sha256"].get("model.lora.init_from")):
-        print(f"{folder}: step 0 is left out: {spec.init_from} has other weights than the run started from", flush=True)
+        changed = spec.init_from if weights != run["sha256"]["model.init_from"] else "the adapter"
+        print(f"{folder}: step 0 is left out: {changed} has other weights than the run started from", flush=True)
         return None
     return partial.merged(initial_params(spec, model, adapter), add_parts(model.config, spec))
 
