@@ -42,7 +42,7 @@ def by_hand(pair, positives, texts, choice, model, judge=None):
     return kept[: choice.range_max][choice.range_min :][: choice.num_negatives]
 
 
-@pytest.mark.parametrize(("choice", "judged"), zip(CHOICES, [False, True, False, True], strict=True))
+@pytest.mark.parametrize(("choice", "judged"), [*zip(CHOICES, [False, True, False, True], strict=True)])
 def test_negatives_are_those_of_a_search_by_hand(choice, judged):
     """Anchors with several positives, texts that are there twice, and the anchor itself among them."""
     model, judge = Fixed(), Fixed(seed=1) if judged else None
