@@ -49,7 +49,7 @@ def test_rows_are_made_in_aligned_parts_with_the_bits_of_all_at_once_and_others_
     assert empty((3, 5), np.uint8).ctypes.data % 64 == 0 and empty((3, 5), np.uint8).dtype == np.uint8
     raises("similarity_fn_name='maxsim': not one of cosine, dot", similarities, A, B, "maxsim")
     raises("not one of cosine, dot", Index, 6, "maxsim")
-    raises("compared by cosine; the model's have 6, compared by dot", Index(6).extend, Index(6, "dot"))
+    raises("compared by cosine; the model's have 6, compared by dot", Index(6).check_takes, 6, "dot")
     embeddings = np.ones((PART + 9, 3), np.float32)
     embeddings[PART + 2, 1], embeddings[PART + 4, 0] = np.nan, np.inf
     _, lengths = compared(embeddings, "dot")
