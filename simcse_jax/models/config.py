@@ -325,9 +325,11 @@ class EncoderConfig:
             raise UserError(f"{where}: pad_token_id is {fields.pad_token_id}, but vocab_size {fields.vocab_size}")
         if fields.max_length < 3:  # two tokens are special
             raise UserError(f"{where}: max_position_embeddings is {fields.max_positions}, too few for a sentence")
-        if not fields.head_dim and fields.hidden_size % (fields.num_heads * (1 + (fields.positions == ROTARY))):
-            name = kind.names.get("hidden_size", "hidden_size")  # rotary positions turn pairs of a head's numbers
-            raise UserError(f"{where}: {name} {fields.hidden_size} is not divisible by {fields.num_heads} heads")
+        in_pairs = fields.positions == ROTARY  # which turn pairs of a head's numbers
+        if not fields.head_dim and fields.hidden_size % (fields.num_heads * (1 + in_pairs)):
+            name = kind.names.get("hidden_size", "hidden_size")
+            heads = f"{fields.num_heads} heads" + " of an even size" * in_pairs
+            raise UserError(f"{where}: {name} {fields.hidden_size} is not divisible by {heads}")
         if (groups := fields.layer_groups or 1) > fields.num_layers:
             raise UserError(f"{where}: num_hidden_groups is {groups}, more than {fields.num_layers} layers")
         return fields
