@@ -120,7 +120,7 @@ def aot(
                 reports.append(encoding_costs(spec, encoder, (batches[name], max_length), dtype, name, chips[name]))
             else:
                 resized = recipe.replaced("train.batch_size", batches[name])
-                reports.append(step_costs(abstract_step(resized, encoder, width, generator), name, fill))
+                reports.append(step_costs(abstract_step(resized, encoder, width, generator), name, chips[name], fill))
         figures: Any = [report.to_json() for report in reports]
         text = table(reports) if len(reports) > 1 else describe(reports[0])
         if plan:

@@ -23,7 +23,7 @@ from simcse_jax.models.attention import CUDA_PLUGINS
 from simcse_jax.models.sentence_encoder import build
 from simcse_jax.objectives.registry import OBJECTIVES, needing, trained_objectives
 from simcse_jax.runs.state import model_spec
-from simcse_jax.training.costs import compile, described, fit
+from simcse_jax.training.costs import compile, described
 from simcse_jax.training.costs.described import described_devices, prepare
 from simcse_jax.training.costs.program import COLLECTIVES, Program
 from simcse_jax.training.costs.roofline import CHIPS
@@ -72,7 +72,7 @@ def costs(run, model, folder, *arguments):
 
 def test_the_command_computes_the_costs_of_a_step(tiny_bert, tmp_path, monkeypatch):
     """The compiler of this machine stands in for that of the chips."""
-    for module in (described, compile, fit):
+    for module in (described, compile):
         monkeypatch.setattr(module, "described_devices", lambda topology: jax.devices()[:2])
     monkeypatch.setattr(described, "prepare", lambda *_: None)
     printed, (figures,) = costs(call, tiny_bert, tmp_path, "--topology=v5e:2x2", "--config.model.num_layers=1")

@@ -7,13 +7,12 @@ from simcse_jax.errors import UserError
 from simcse_jax.models.config import EncoderConfig
 from simcse_jax.runs.state import ModelSpec
 from simcse_jax.training.costs.compile import OutOfMemory, compile_encoding, compile_step, largest_chunk
-from simcse_jax.training.costs.described import described_devices
 from simcse_jax.training.costs.roofline import Report, describe
 from simcse_jax.training.setup import AbstractStep
 
 
-def step_costs(step: AbstractStep, topology: str, fill: float = 1.0) -> Report:
-    """Compiles the step; see `compile_step`.
+def step_costs(step: AbstractStep, topology: str, devices: int, fill: float = 1.0) -> Report:
+    """Compiles the step for a topology of so many devices; see `compile_step`.
 
     Raises:
       UserError: when it is too large for a chip's memory; the message has the largest chunk size that fits.
@@ -22,9 +21,8 @@ def step_costs(step: AbstractStep, topology: str, fill: float = 1.0) -> Report:
     def compile_chunks(chunk: int) -> Report:
         return compile_step(step._replace(recipe=step.recipe._replace(chunk_size=chunk)), topology, fill)
 
-    own = step.data.batch_size // len(described_devices(topology))
-    chunk = step.recipe.chunk_size
-    return _costs(topology, compile_chunks, chunk, min(chunk or own, own), "--config.parallel.chunk_size")
+    share, chunk = step.data.batch_size // devices, step.recipe.chunk_size
+    return _costs(topology, compile_chunks, chunk, min(chunk or share, share), "--config.parallel.chunk_size")
 
 
 def encoding_costs(

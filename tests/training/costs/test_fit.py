@@ -17,10 +17,9 @@ def test_what_does_not_fit_comes_with_the_chunk_size_or_the_batch_that_does(limi
         return f"a report of chunks of {step.recipe.chunk_size}"
 
     monkeypatch.setattr(fit, "compile_step", compile_step)
-    monkeypatch.setattr(fit, "described_devices", lambda topology: [None] * 4)
     monkeypatch.setattr(fit, "describe", str)
     with pytest.raises(UserError) as error:
-        fit.step_costs(abstract_step(tiny_config(), TINY, 1), "v5e:2x2")
+        fit.step_costs(abstract_step(tiny_config(), TINY, 1), "v5e:2x2", 4)
     assert str(error.value) == (f"v5e:2x2, 8 a device: out of memory: a device needs 24.0 GiB and has 16.00; {advice}")
     captured = capsys.readouterr()
     assert "trying --config.parallel.chunk_size=4" in captured.err
