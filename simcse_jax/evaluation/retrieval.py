@@ -139,17 +139,16 @@ class Retrieval:
         for task, collection in self.tasks.items():
             try:
                 result = earlier["retrieval"][task]
-                is_same = result["sha256"] == collection.fingerprint
-                if is_same:
-                    baseline[task] = {
-                        name: {query: float(result["per_query"][name][query]) for query in collection.query_ids}
-                        for name in self.measures
-                    }
+                if result["sha256"] != collection.fingerprint:
+                    problem = f"{task} was scored on other queries, documents or judgements; score it again"
+                    raise UserError(f"{where}: {problem}")
+                baseline[task] = {
+                    name: {query: float(result["per_query"][name][query]) for query in collection.query_ids}
+                    for name in self.measures
+                }
             except (KeyError, TypeError, ValueError):
-                wanted = f"the {', '.join(self.measures)} of each query of the retrieval task {task}"
-                raise UserError(f"{where}: has not {wanted}; give an --output of evaluate that has") from None
-            if not is_same:
-                raise UserError(f"{where}: {task} was scored on other queries, documents or judgements; score it again")
+                lacking = f"the {', '.join(self.measures)} of each query of the retrieval task {task}"
+                raise UserError(f"{where}: has not {lacking}; give an --output of evaluate that has") from None
         return dataclasses.replace(self, baseline=baseline)
 
     def __call__(self, embed: Embed) -> dict[str, Any]:
