@@ -106,8 +106,8 @@ def _of_retrieval(evaluator: Retrieval, before: Embed, after: Embed) -> Iterator
 
     for collection in evaluator.tasks.values():
         models = (sides(embed, evaluator.prompts) for embed in (before, after))
-        found = (score(model, collection, [measure], evaluator.storage, evaluator.devices) for model in models)
-        scores = [functools.partial(mean, values=BEST * values[measure]) for values in found]
+        by_model = (score(model, collection, [measure], evaluator.storage, evaluator.devices) for model in models)
+        scores = [functools.partial(mean, values=BEST * values[measure]) for values in by_model]
         yield ResampledTask(_rows_of(_groups(collection)), *scores)
 
 

@@ -169,8 +169,8 @@ def _read_judgements(path: Path) -> Judgements:
             query, document, score = line.split("\t")
             relevance = int(np.int32(int(score)))
         except (ValueError, OverflowError):
-            wanted = "two ids and a whole number such as 0, 1 or 2, separated by tabs"
-            raise UserError(f"{path}: line {number} is {line!r:.60}, not {wanted}") from None
+            expected = "two ids and a whole number such as 0, 1 or 2, separated by tabs"
+            raise UserError(f"{path}: line {number} is {line!r:.60}, not {expected}") from None
         if (query, document) in judgements:
             raise UserError(f"{path}: line {number} judges the document {document!r:.60} again for {query!r:.60}")
         judgements[query, document] = relevance

@@ -108,8 +108,8 @@ def _make_task(name: str, where: str, parts: dict[str, list[_Row]]) -> Task:
     classes, counts = np.unique(labels[splits["train"]], return_counts=True)
     fewest = 1 if "dev" in splits else FOLDS
     if len(classes) < 2 or min(counts) < fewest:
-        found = f"{len(classes)} classes of {min(counts)} sentences or more"
-        raise UserError(f"{where}: {name} has {found}; a classifier needs two, each of {fewest} or more")
+        sizes = f"{len(classes)} classes of {min(counts)} sentences or more"
+        raise UserError(f"{where}: {name} has {sizes}; a classifier needs two, each of {fewest} or more")
     second = [row.second for row in rows] if name == "MRPC" else []
     return Task([row.first for row in rows], second, labels, splits, len(QUESTIONS) if name == "TREC" else 2)
 
@@ -136,7 +136,7 @@ def read(data: str, tasks: Sequence[str]) -> tuple[dict[str, Task], list[str]]:
       Tasks by name, in the order of `tasks`, and the names of those that are missing.
     """
     folder = local_path(data)
-    present = {task: found for task in tasks if (found := read_task(folder, task))}
+    present = {task: loaded for task in tasks if (loaded := read_task(folder, task))}
     if not present:
         raise UserError(
             f"{data}: no {', '.join(tasks)} there; expected SentEval's data/downstream, with MR, SST and so on"

@@ -61,7 +61,7 @@ def choose(models: Sequence[str], pairs: Sequence[Sequence[str]]) -> Models:
     named = {label: (name, label) for name, label in alone if label}
     compared = [tuple(named.get(text) or split_label(text) for text in pair) for pair in pairs]
     labels: dict[str, str] = {}
-    for name, label in [*(given for model, base in compared for given in (base, model)), *alone]:
+    for name, label in [*(labelled for model, base in compared for labelled in (base, model)), *alone]:
         labels[name] = label or labels.get(name, "")
     names = list(labels)
     bare = dict.fromkeys((model[0], base[0]) for model, base in compared)

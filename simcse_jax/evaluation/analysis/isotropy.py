@@ -98,10 +98,10 @@ def informativity(embeddings: np.ndarray, contributions: np.ndarray) -> dict[int
         units = normalize(embeddings[:, order[without:]])
         return (units @ units.T)[lower]
 
-    original, found = cosines(0), {}
+    original, r_squared = cosines(0), {}
     for k in REMOVED:
         if k < embeddings.shape[1]:
             left = cosines(k)
             varies = np.ptp(original) >= 1e-9 and np.ptp(left) >= 1e-9
-            found[k] = float(np.corrcoef(original, left)[0, 1] ** 2) if varies else 0.0
-    return found
+            r_squared[k] = float(np.corrcoef(original, left)[0, 1] ** 2) if varies else 0.0
+    return r_squared

@@ -86,8 +86,8 @@ class Protocol:
             value, choices = getattr(self, field.name), CHOICES.get(field.name)
             least = field.metadata.get("least", 0)
             if value not in choices if choices else value < least:
-                wanted = f"one of {', '.join(choices)}" if choices else f"{least} or more"
-                raise UserError(f"{option(field.name, value)}: must be {wanted}")
+                allowed = f"one of {', '.join(choices)}" if choices else f"{least} or more"
+                raise UserError(f"{option(field.name, value)}: must be {allowed}")
 
 
 @dataclasses.dataclass(frozen=True)

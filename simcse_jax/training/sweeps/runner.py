@@ -93,7 +93,7 @@ def all_runs(variants: Sequence[tuple[Variant, Section]], sweep: Section, folder
 def check_measured(config: Section, metric: str, where: str) -> None:
     """Refuses a column that a run would leave empty."""
     column, every, held_out = METRICS[metric], config.eval.every, config.data.held_out
-    found, graded = config.eval.retrieval, held_out and needing(config.objective, "scores")
+    retrieval, graded = config.eval.retrieval, held_out and needing(config.objective, "scores")
     its_tests = scores_tests(config) and set(column.tasks) & set(config.eval.tasks)
     needs = (
         (metric in ANALYZED, config.analysis.every, "analysis.every"),
@@ -102,8 +102,8 @@ def check_measured(config: Section, metric: str, where: str) -> None:
         (metric in AGAINST, config.eval.against_start, "eval.against_start"),
         (metric == HELD_OUT_DEV, held_out, "data.held_out"),
         (metric == HELD_OUT_DEV, every, "eval.every"),  # otherwise all rows held out are the test set
-        (column.measure, (found.data or held_out) and not graded, "eval.retrieval.data"),
-        (column.measure, column.measure in found.measures, f"eval.retrieval.measures: {column.measure}"),
+        (column.measure, (retrieval.data or held_out) and not graded, "eval.retrieval.data"),
+        (column.measure, column.measure in retrieval.measures, f"eval.retrieval.measures: {column.measure}"),
         (metric == RETRIEVAL_DEV, config.eval.development == RETRIEVAL, "eval.development=retrieval"),
         (column.is_transfer, config.eval.transfer, "eval.transfer"),
         (column.tasks and not column.is_transfer, its_tests, "eval.data: SentEval's folder, and its eval.tasks"),
