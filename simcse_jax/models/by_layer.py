@@ -23,7 +23,7 @@ class Part:
 
     sent: Any  # arrays, or what JAX puts in their places
     part: Any
-    way: Any = dataclasses.field(metadata={"static": True})  # `training.gathering.Placement`
+    placement: Any = dataclasses.field(metadata={"static": True})  # a `training.gathering.Placement`
 
 
 def is_part(value: Any) -> bool:
@@ -38,7 +38,7 @@ def in_parts(module: nnx.Module) -> bool:
 
 def whole(tree: Any) -> Any:
     """The same parameters without parts; one that nothing reads then costs nothing."""
-    return jax.tree.map(lambda x: x.way.gather(x.sent, x.part) if is_part(x) else x, tree, is_leaf=is_part)
+    return jax.tree.map(lambda x: x.placement.gather(x.sent, x.part) if is_part(x) else x, tree, is_leaf=is_part)
 
 
 def gathered(layer: Module) -> Module:

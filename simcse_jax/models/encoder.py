@@ -96,7 +96,7 @@ class Embeddings(nnx.Module):
     def words(self, ids: Int[Array, "*tokens"]) -> Float[Array, "*tokens W"]:
         """The words' rows of the table."""
         table = self.word.embedding.get_value()
-        return table.way.rows(table.part, ids) if isinstance(table, by_layer.Part) else self.word(ids)
+        return table.placement.rows(table.part, ids) if isinstance(table, by_layer.Part) else self.word(ids)
 
     def rows_of_positions(
         self, input_ids: Int[AnyArray, "B T"], attention_mask: Int[AnyArray, "B T"], layout: Layout, change: Change

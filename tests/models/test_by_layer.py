@@ -28,11 +28,12 @@ def test_layers_are_alike_if_only_their_values_differ_and_modules_in_parts_becom
     assert layers_of("modernbert") == [range(1), range(1, 2)]  # the first one has a norm less
     part = jax.ShapeDtypeStruct((1,), jnp.float32)
     in_part = {f"encoder.layers.{number}.qkv.kernel": Part(part, part, Doubled()) for number in (0, 1)}
-    assert layers_of("bert", **in_part) == [range(1), range(1, 2)]  # by ways that differ
+    assert layers_of("bert", **in_part) == [range(1), range(1, 2)]  # by placements that differ
     graph, params, _ = random_model()
-    way = Doubled()
+    placement = Doubled()
     halves = {
-        name: Part(value / 2, value / 2, way) if name.endswith("kernel") else value for name, value in params.items()
+        name: Part(value / 2, value / 2, placement) if name.endswith("kernel") else value
+        for name, value in params.items()
     }
     encoder = parameters.merge(graph, halves).encoder
     assert in_parts(encoder.layers) and not in_parts(parameters.merge(graph, params).encoder)
