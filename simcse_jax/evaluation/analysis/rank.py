@@ -98,18 +98,19 @@ def measure(
       artificial: M; the first rows of more are those of fewer.
     """
     size = check_finite(embeddings).shape[1]
+    tolerance = size * np.finfo(np.float64).eps  # that of `numpy.linalg.matrix_rank`, which would decompose once more
     measured = []
     for reading, batch in itertools.product(READINGS, sizes):
         drawn = draw(len(embeddings), batch, batches, seed)
         for count in artificial:
-            matrices = []
+            spectra = []
             for place, chosen in enumerate(drawn):
                 rows = np.random.default_rng((seed, batch, place)).normal(size=(max(artificial), size))[:count]
-                matrices.append(correlation(embeddings[chosen], rows, reading))
+                # The absolute eigenvalues of a symmetric matrix are its singular values.
+                spectra.append(np.abs(np.linalg.eigvalsh(correlation(embeddings[chosen], rows, reading))))
             bound = min(batch + count - (reading == "released"), size)
-            ranks = [int(np.linalg.matrix_rank(matrix, hermitian=True)) for matrix in matrices]
-            # The absolute eigenvalues of a symmetric matrix are its singular values.
-            effective = [round(effective_rank(np.abs(np.linalg.eigvalsh(matrix))), 3) for matrix in matrices]
+            ranks = [int(np.count_nonzero(values > values.max() * tolerance)) for values in spectra]
+            effective = [round(effective_rank(values), 3) for values in spectra]
             measured.append(Rank(batch, count, reading, bound, ranks, effective))
     return measured
 
