@@ -122,7 +122,7 @@ def write_atomically(path: Folder, content: str | bytes) -> None:
     Raises:
       UserError: when it cannot be written, or another job has taken over the folder in a store.
     """
-    data = content.encode(errors="backslashreplace") if isinstance(content, str) else content
+    data = _encoded(content)
     try:
         if (owner := lock_of(path)) is not None:
             owner.write(path, data)
@@ -139,6 +139,10 @@ def write_atomically(path: Folder, content: str | bytes) -> None:
         raise
     except Exception as error:  # an OSError, or an error of a store's client
         raise UserError(f"{path}: cannot be written: {system_message(error)}") from None
+
+
+def _encoded(content: str | bytes) -> bytes:
+    return content.encode(errors="backslashreplace") if isinstance(content, str) else content
 
 
 def is_stdout(path: Folder) -> bool:
@@ -165,7 +169,7 @@ def write_together(folder: Path, files: Mapping[str, str | bytes]) -> None:
     with writing(folder), contextlib.ExitStack() as replaced:
         for name, content in reversed(list(files.items())):
             file = replaced.enter_context(replacing_file(folder / name))
-            file.write(content.encode(errors="backslashreplace") if isinstance(content, str) else content)
+            file.write(_encoded(content))
             file.flush()
             os.fsync(file.fileno())
 
