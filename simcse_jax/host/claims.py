@@ -11,19 +11,18 @@ import time
 import uuid
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any, NamedTuple
 
-from simcse_jax.errors import UserError, reason
-from simcse_jax.host.storage import Folder, folder_locks
+from simcse_jax.errors import UserError
+from simcse_jax.host.owner import GuardedFolder, errors_in_store
+from simcse_jax.host.storage import Folder, owning
 
 HEARTBEAT = 10.0  # seconds between two renewals
 LOST = 30.0  # seconds without one, after which the owner counts as dead
 LOOK = 2.0  # seconds between two looks at another job's lock
-PIECE = 1 << 23  # bytes of a file that are sent at a time
 
 
-class Owner(NamedTuple):
+class Job(NamedTuple):
     """A job: where it runs, what it is, and since when it has the lock."""
 
     host: str
@@ -37,22 +36,22 @@ class Owner(NamedTuple):
         return json.dumps(self._asdict(), indent=2) + "\n"
 
 
-def this_job() -> Owner:
+def this_job() -> Job:
     """This process, from now on."""
     now = datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-    return Owner(socket.gethostname(), os.getpid(), now, shlex.join(sys.orig_argv), uuid.uuid4().hex)
+    return Job(socket.gethostname(), os.getpid(), now, shlex.join(sys.orig_argv), uuid.uuid4().hex)
 
 
-def read_owner(text: bytes) -> Owner | None:
+def read_job(text: bytes) -> Job | None:
     """The job that wrote a lock; None if the text does not say, e.g. because it was read while it was written."""
     try:
         fields = json.loads(text)
-        return Owner(**{name: kind(fields[name]) for name, kind in Owner.__annotations__.items()})
+        return Job(**{name: kind(fields[name]) for name, kind in Job.__annotations__.items()})
     except (ValueError, TypeError, KeyError, RecursionError):
         return None
 
 
-def describe(owner: Owner | None) -> str:
+def describe(owner: Job | None) -> str:
     """The job, for messages."""
     if owner is None:
         return "another process"
@@ -60,80 +59,34 @@ def describe(owner: Owner | None) -> str:
     return "".join(character if character.isprintable() else "?" for character in text)  # the file may be anybody's
 
 
-def taken(place: object, owner: Owner | None) -> UserError:
+def taken(place: object, owner: Job | None) -> UserError:
     """The error for a second job; it names the first one."""
     return UserError(f"{place}: {describe(owner)} is writing there; wait for its end, or choose another place")
 
 
-class StoredLock:
-    """A lock object that this job holds, and the job's way to write to its folder (`storage.FolderLock`)."""
+class StoredLock(GuardedFolder):
+    """A lock object that this job holds, and the job's way to write to its folder."""
 
     def __init__(self, path: Folder, place: Folder):
         """Takes the lock at `path`, which protects `place`."""
-        from google.cloud import storage
-
-        self.folder = path.parent
-        self._path, self._place, self._owner = path, place, this_job()
+        super().__init__(path.parent)
+        self._name, self._place, self._job = self._name_of(path), place, this_job()
         self._stop = threading.Event()
         self._lost: UserError | None = None
-        with _errors_in_store(path):
-            self._bucket = storage.Client().bucket(str(path).removeprefix("gs://").partition("/")[0])
-            self._name = self._name_of(path)
+        with errors_in_store(path):
             self._generation = self._take()
         self._thread = threading.Thread(target=self._renew_regularly, daemon=True)
         self._thread.start()
 
     def check(self) -> None:
-        """Checks that the lock is still this job's.
-
-        Raises:
-          UserError: when another job has taken it over.
-        """
+        """See `GuardedFolder.check`."""
         if self._lost is None:
             owner = self._read()
-            if owner is None or owner.token != self._owner.token:
+            if owner is None or owner.token != self._job.token:
                 how = f"has taken over, since this job was not heard of for {LOST:.0f} seconds"
                 self._lost = UserError(f"{self._place}: {describe(owner)} {how}")
         if self._lost is not None:
             raise self._lost
-
-    def write(self, path: Folder, content: bytes | Path) -> None:
-        """Writes an object of the folder, given its content or a file.
-
-        Raises:
-          UserError: when another job has taken the lock over, or the object cannot be written.
-        """
-        from google.api_core.exceptions import PreconditionFailed
-
-        blob = self._bucket.blob(self._name_of(path), chunk_size=PIECE)
-        with _errors_in_store(path):
-            while True:
-                generation = self._seen(blob.name)
-                with contextlib.suppress(PreconditionFailed):  # written in between; or an answer was lost
-                    if isinstance(content, Path):
-                        blob.upload_from_filename(str(content), if_generation_match=generation)
-                    else:
-                        blob.upload_from_string(content, if_generation_match=generation)
-                    return
-
-    def remove(self, path: Folder) -> None:
-        """Removes an object of the folder, if there is one; otherwise like `write`."""
-        from google.api_core.exceptions import NotFound, PreconditionFailed
-
-        blob = self._bucket.blob(self._name_of(path))
-        with _errors_in_store(path):
-            while generation := self._seen(blob.name):
-                with contextlib.suppress(NotFound, PreconditionFailed):
-                    blob.delete(if_generation_match=generation)
-
-    def _name_of(self, path: Folder) -> str:
-        return str(path).removeprefix(f"gs://{self._bucket.name}/")
-
-    def _seen(self, name: str) -> int:
-        """The generation of an object while the lock was this job's; 0 if there is none."""
-        seen = self._bucket.get_blob(name)
-        self.check()  # last: whoever takes over from here on changes what was seen, or comes after this job's write
-        return seen.generation if seen else 0
 
     def close(self) -> None:
         """Removes the object if it is still this job's."""
@@ -160,12 +113,12 @@ class StoredLock:
                 return generation
             time.sleep(LOOK)
 
-    def _read(self) -> Owner | None:
+    def _read(self) -> Job | None:
         """The job that has the lock now."""
         from google.api_core.exceptions import NotFound
 
         try:
-            return read_owner(self._bucket.blob(self._name).download_as_bytes())
+            return read_job(self._bucket.blob(self._name).download_as_bytes())
         except NotFound:
             return None
 
@@ -175,11 +128,11 @@ class StoredLock:
 
         blob = self._bucket.blob(self._name)
         try:
-            blob.upload_from_string(self._owner.text(), if_generation_match=generation, **options)
+            blob.upload_from_string(self._job.text(), if_generation_match=generation, **options)
         except PreconditionFailed:
             # Or an earlier attempt was successful, and only its answer was lost.
             now, owner = self._bucket.get_blob(self._name), self._read()
-            return now.generation if now and owner and owner.token == self._owner.token else None
+            return now.generation if now and owner and owner.token == self._job.token else None
         return blob.generation
 
     def _renew_regularly(self) -> None:
@@ -192,29 +145,7 @@ class StoredLock:
 
 
 @contextlib.contextmanager
-def _errors_in_store(path: Folder) -> Iterator[None]:
-    """Reports the errors of the store's client as ones of writing to `path`."""
-    try:
-        yield
-    except UserError:
-        raise
-    except Exception as error:
-        raise UserError(f"{path}: cannot be written: {_why(error)}") from None
-
-
-def _why(error: Exception) -> str:
-    try:
-        return error.response.json()["error"]["message"]  # type: ignore[attr-defined]
-    except (AttributeError, LookupError, TypeError, ValueError):  # not an answer of the store
-        return reason(error)
-
-
-@contextlib.contextmanager
 def held_in_store(path: Folder, place: Folder) -> Iterator[None]:
     """Holds the lock at `path` during the block, and writes to its folder as the lock's owner."""
-    with contextlib.closing(StoredLock(path, place)) as lock:
-        folder_locks.append(lock)  # type: ignore[arg-type]
-        try:
-            yield
-        finally:
-            folder_locks.remove(lock)  # type: ignore[arg-type]
+    with owning(StoredLock(path, place)):
+        yield

@@ -21,7 +21,7 @@ from pathlib import Path
 
 from simcse_jax.host.disk_lock import locked
 from simcse_jax.host.owner import Owner
-from simcse_jax.host.storage import Folder, folder_locks, is_remote
+from simcse_jax.host.storage import Folder, is_remote, owning
 
 LOCK = ".lock"  # in a folder, and at the end of the name next to something
 AT_FDCWD, RENAME_EXCHANGE = -100, 2  # of Linux's renameat2
@@ -42,12 +42,8 @@ def held(folder: Folder) -> Iterator[None]:
         with locked(Path(os.path.realpath(folder)) / LOCK, folder):
             yield
         return
-    with contextlib.closing(Owner(folder)) as owner:
-        folder_locks.append(owner)
-        try:
-            yield
-        finally:
-            folder_locks.remove(owner)
+    with owning(Owner(folder)):
+        yield
 
 
 @contextlib.contextmanager

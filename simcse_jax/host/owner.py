@@ -4,31 +4,33 @@ A store frees nothing when a process dies. So a job writes a token, the object `
 its own, whoever had it before. Whatever it writes goes through its token: it looks at the object, then at the token,
 and writes on condition that the object is still the same. So the earlier job never replaces what the later one wrote,
 and ends when it next writes. No clock is compared with another host's.
+
+`claims` writes in the same way, on another condition.
 """
 
 import contextlib
 import uuid
 from collections.abc import Iterator
+from pathlib import Path
 
 from etils import epath
 
 from simcse_jax.errors import UserError, reason
 
 TOKEN = ".lock"
+PIECE = 1 << 23  # bytes of a large object that are sent at a time
 
 
-class Owner:
-    """This job as the owner of a folder in a store, until another job writes its own token."""
+class GuardedFolder:
+    """A folder in a store whose objects this job changes only while `check` finds that it may."""
 
     def __init__(self, folder: epath.Path):
-        """Takes the folder."""
+        """Changes nothing yet."""
         from google.cloud import storage
 
         self.folder = folder
-        self._token = 0  # the generation of the object `.lock` that this job wrote
-        with _errors_in_store(folder):
+        with errors_in_store(folder):
             self._bucket = storage.Client().bucket(str(folder).removeprefix("gs://").partition("/")[0])
-        self._token = self.write(folder / TOKEN, uuid.uuid4().hex)
 
     def check(self) -> None:
         """Checks that the folder is still this job's.
@@ -36,56 +38,85 @@ class Owner:
         Raises:
           UserError: when another job has taken it over.
         """
-        if self._generation(self.folder / TOKEN) != self._token:
-            raise UserError(f"{self.folder}: another job has taken over")
+        raise NotImplementedError
 
-    def write(self, path: epath.Path, content: str | bytes) -> int:
-        """Writes an object of the folder; returns its generation, which no other version of it has.
+    def write(self, path: epath.Path, content: str | bytes | Path) -> int:
+        """Writes an object of the folder, given its content or a file; returns its generation, which only it has.
 
         Raises:
           UserError: when another job has taken over, or the object cannot be written.
         """
         from google.api_core.exceptions import PreconditionFailed
 
-        blob = self._bucket.blob(self._name(path))
-        with _errors_in_store(path):
+        blob = self._bucket.blob(self._name_of(path), chunk_size=PIECE)
+        with errors_in_store(path):
             while True:
-                generation = self._generation(path)
-                if self._token:
-                    self.check()  # last: who takes over from here on changes what was seen, or writes after this job
+                generation = self._generation_of(path)
+                self.check()  # last: who takes over from here on changes what was seen, or writes after this job
                 with contextlib.suppress(PreconditionFailed):  # written in between; or an answer was lost
-                    blob.upload_from_string(content, if_generation_match=generation)
+                    if isinstance(content, Path):
+                        blob.upload_from_filename(str(content), if_generation_match=generation)
+                    else:
+                        blob.upload_from_string(content, if_generation_match=generation)
                     return blob.generation
 
     def remove(self, path: epath.Path) -> None:
         """Removes an object of the folder, if there is one; otherwise like `write`."""
         from google.api_core.exceptions import NotFound, PreconditionFailed
 
-        with _errors_in_store(path):
-            while generation := self._generation(path):
+        blob = self._bucket.blob(self._name_of(path))
+        with errors_in_store(path):
+            while generation := self._generation_of(path):
                 self.check()
                 with contextlib.suppress(NotFound, PreconditionFailed):
-                    self._bucket.blob(self._name(path)).delete(if_generation_match=generation)
+                    blob.delete(if_generation_match=generation)
+
+    def close(self) -> None:
+        """Lets the folder go."""
+        raise NotImplementedError
+
+    def _generation_of(self, path: epath.Path) -> int:
+        """The generation of an object; 0 if there is none."""
+        seen = self._bucket.get_blob(self._name_of(path))
+        return seen.generation if seen else 0
+
+    def _name_of(self, path: epath.Path) -> str:
+        return str(path).removeprefix(f"gs://{self._bucket.name}/")
+
+
+class Owner(GuardedFolder):
+    """This job as the owner of a folder in a store, until another job writes its own token."""
+
+    def __init__(self, folder: epath.Path):
+        """Takes the folder."""
+        super().__init__(folder)
+        self._token = 0  # the generation of the object `.lock` that this job wrote
+        self._token = self.write(folder / TOKEN, uuid.uuid4().hex)
+
+    def check(self) -> None:
+        """See `GuardedFolder.check`; passes while this job writes its token."""
+        if self._token and self._generation_of(self.folder / TOKEN) != self._token:
+            raise UserError(f"{self.folder}: another job has taken over")
 
     def close(self) -> None:
         """Removes the token if it is still this job's."""
         with contextlib.suppress(Exception):
-            self._bucket.blob(self._name(self.folder / TOKEN)).delete(if_generation_match=self._token, timeout=60)
-
-    def _generation(self, path: epath.Path) -> int:
-        """The generation of an object; 0 if there is none."""
-        seen = self._bucket.get_blob(self._name(path))
-        return seen.generation if seen else 0
-
-    def _name(self, path: epath.Path) -> str:
-        return str(path).removeprefix(f"gs://{self._bucket.name}/")
+            self._bucket.blob(self._name_of(self.folder / TOKEN)).delete(if_generation_match=self._token, timeout=60)
 
 
 @contextlib.contextmanager
-def _errors_in_store(path: epath.Path) -> Iterator[None]:
+def errors_in_store(path: epath.Path) -> Iterator[None]:
+    """Reports the errors of the store's client as ones of writing to `path`."""
     try:
         yield
     except UserError:
         raise
-    except Exception as error:  # of the store's client
-        raise UserError(f"{path}: cannot be written: {reason(error)}") from None
+    except Exception as error:
+        raise UserError(f"{path}: cannot be written: {_why(error)}") from None
+
+
+def _why(error: Exception) -> str:
+    try:
+        return error.response.json()["error"]["message"]  # type: ignore[attr-defined]
+    except (AttributeError, LookupError, TypeError, ValueError):  # not an answer of the store
+        return reason(error)

@@ -17,14 +17,14 @@ from etils import epath
 
 from simcse_jax.errors import UserError, broken, reason, require, system_message
 from simcse_jax.host.disk_lock import locked
-from simcse_jax.host.owner import Owner
+from simcse_jax.host.owner import GuardedFolder
 from simcse_jax.host.version import __version__
 
 Folder: TypeAlias = Path | epath.Path
 
 HALF_CHARACTER = re.compile(r"\\u[dD][89a-fA-F]")  # a surrogate's escape in JSON
 
-folder_locks: list[Owner] = []  # the folders in a store that this process owns
+folder_locks: list[GuardedFolder] = []  # the folders in a store that this process owns
 
 
 def is_remote(path: Folder | str) -> bool:
@@ -89,7 +89,18 @@ def check_lock(path: Folder) -> None:
         owner.check()
 
 
-def lock_of(path: Folder) -> Owner | None:
+@contextlib.contextmanager
+def owning(owner: GuardedFolder) -> Iterator[None]:
+    """Writes to the folder as its owner during the block; lets it go afterwards."""
+    with contextlib.closing(owner):
+        folder_locks.append(owner)
+        try:
+            yield
+        finally:
+            folder_locks.remove(owner)
+
+
+def lock_of(path: Folder) -> GuardedFolder | None:
     """This job as the owner of the folder in a store that a path is in; None where it is not."""
     return next((owner for owner in reversed(folder_locks) if path.is_relative_to(owner.folder)), None)
 
@@ -111,7 +122,7 @@ def write_atomically(path: Folder, content: str | bytes) -> None:
     Raises:
       UserError: when it cannot be written, or another job has taken over the folder in a store.
     """
-    data = content.encode(errors="backslashreplace") if isinstance(content, str) else content
+    data = _encoded(content)
     try:
         if (owner := lock_of(path)) is not None:
             owner.write(path, data)
@@ -128,6 +139,10 @@ def write_atomically(path: Folder, content: str | bytes) -> None:
         raise
     except Exception as error:  # an OSError, or an error of a store's client
         raise UserError(f"{path}: cannot be written: {system_message(error)}") from None
+
+
+def _encoded(content: str | bytes) -> bytes:
+    return content.encode(errors="backslashreplace") if isinstance(content, str) else content
 
 
 def is_stdout(path: Folder) -> bool:
@@ -154,7 +169,7 @@ def write_together(folder: Path, files: Mapping[str, str | bytes]) -> None:
     with writing(folder), contextlib.ExitStack() as replaced:
         for name, content in reversed(list(files.items())):
             file = replaced.enter_context(replacing_file(folder / name))
-            file.write(content.encode(errors="backslashreplace") if isinstance(content, str) else content)
+            file.write(_encoded(content))
             file.flush()
             os.fsync(file.fileno())
 

@@ -10,7 +10,7 @@ from support.object_store import NEEDS_GCSFS, WRITING
 
 from simcse_jax.errors import UserError
 from simcse_jax.host import claims
-from simcse_jax.host.claims import StoredLock, held_in_store, read_owner, this_job
+from simcse_jax.host.claims import StoredLock, held_in_store, read_job, this_job
 from simcse_jax.host.storage import Folder, as_path, lock_of, remove, write_atomically
 
 pytestmark = NEEDS_GCSFS
@@ -44,7 +44,7 @@ def test_the_owner_renews_it_and_a_second_job_hears_of_the_first_until_it_is_kil
     command = [sys.executable, "-c", HOLD, "gs://bucket/one"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
         assert other.stdout.readline() == "held\n"
-        assert read_owner(store.text("one/.lock").encode()).process == other.pid
+        assert read_job(store.text("one/.lock").encode()).process == other.pid
         with pytest.raises(UserError, match=f"^gs://bucket/one: process {other.pid} on .*is writing there"):
             held_in_store(folder / ".lock", folder).__enter__()
         assert f"gs://bucket/one: process {other.pid} on " in capfd.readouterr().err
@@ -115,7 +115,7 @@ def test_an_owner_that_stood_still_changes_nothing_that_the_next_one_wrote(store
                     change(folder / "file", how, tmp_path / "file")
         monkeypatch.undo()
         assert store.text("lost/file") == "theirs"
-        assert read_owner(store.text("lost/.lock").encode()) == other  # which is not removed
+        assert read_job(store.text("lost/.lock").encode()) == other  # which is not removed
 
 
 def test_a_late_write_of_an_earlier_owner_does_not_stop_the_next_one(store, monkeypatch):

@@ -175,7 +175,7 @@ def written_to(path: Folder) -> Iterator[Path]:
         try:
             yield temporary
             if (lock := lock_of(path)) is not None:
-                lock.write(path, temporary)  # type: ignore[arg-type]  # a claim takes files, too
+                lock.write(path, temporary)
             else:
                 temporary.replace(path)
         except OSError as error:
