@@ -1,16 +1,15 @@
 """The manifest of a prepared corpus, `corpus.json`. It is written last, so a folder that has it is complete."""
 
-import json
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from simcse_jax.data.identity import SEAL, json_hash, size_of
+from simcse_jax.data.identity import SEAL, json_hash, size_of, write_sealed
 from simcse_jax.data.rows import reported
 from simcse_jax.data.tokens import Lengths, Prompts
 from simcse_jax.errors import UserError
-from simcse_jax.host.storage import Folder, as_path, is_remote, other_format, parse_json, write_atomically
+from simcse_jax.host.storage import Folder, as_path, is_remote, other_format, parse_json
 from simcse_jax.host.version import __version__
 
 NAME = "corpus.json"
@@ -131,7 +130,7 @@ def read_manifest(folder: Folder) -> Manifest:
 def write_manifest(folder: Folder, manifest: Manifest) -> None:
     """Writes the manifest."""
     content = {"format": FORMAT, "versions": {"simcse_jax": __version__}, **manifest.content()}
-    write_atomically(folder / NAME, json.dumps({**content, SEAL: json_hash(content)}) + "\n")
+    write_sealed(folder / NAME, content)
 
 
 def check_sizes(folder: Folder, shards: Iterable[Shard]) -> None:
