@@ -83,7 +83,7 @@ class Prepared:
     @functools.cached_property
     def fewest_columns(self) -> int:
         """The number of sentences in the row with the fewest."""
-        return min(min(manifest.fewest, manifest.columns) for manifest in self.manifests)
+        return min(manifest.fewest for manifest in self.manifests)
 
     @property
     def mixed(self) -> bool:
