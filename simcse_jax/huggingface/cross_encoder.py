@@ -24,7 +24,7 @@ from simcse_jax.huggingface.sentence_transformers import (
     transformer_fields,
     transformer_folder,
 )
-from simcse_jax.huggingface.tokenizer import stated
+from simcse_jax.huggingface.tokenizer import class_of, stated
 from simcse_jax.huggingface.weight_files import read_weights
 from simcse_jax.huggingface.weight_names import normalize_names, tensor_of, to_params
 from simcse_jax.models import modules as arithmetic
@@ -113,9 +113,8 @@ def load_cross_encoder(name: str) -> Pretrained:
 
 def reads_types(model: Pretrained) -> bool:
     """Whether the encoder reads to which of two texts a token belongs: it has types, and its tokenizer gives them."""
-    config, own = (stated(model.folder, name) for name in ("config.json", "tokenizer_config.json"))
-    inputs, kind = own.get("model_input_names"), own.get("tokenizer_class") or config.get("tokenizer_class")
-    by_class = str(kind).removesuffix("Fast") in TYPED if kind else model.config.positions == FROM_ZERO
+    inputs, kind = stated(model.folder, "tokenizer_config.json").get("model_input_names"), class_of(model.folder)
+    by_class = kind in TYPED if kind else model.config.positions == FROM_ZERO
     gives_types = by_class if inputs is None else "token_type_ids" in inputs
     return model.config.type_vocab_size > 1 and gives_types
 
