@@ -137,9 +137,9 @@ def _read_head(
         name = f"{module}.bias"
         return read(name, count) if name in tensors else np.zeros(count, np.float32)
 
-    own = str(fields.get("classifier_activation", "gelu"))
-    if not (activation := head.activation or OWN_ACTIVATIONS.get(own, "")):
-        raise UserError(f"{where}: classifier_activation {own:.60} is not supported")
+    in_config = str(fields.get("classifier_activation", "gelu"))
+    if not (activation := head.activation or OWN_ACTIVATIONS.get(in_config, "")):
+        raise UserError(f"{where}: classifier_activation {in_config:.60} is not supported")
     modules: list[Module] = [Dense(activation, size, inputs=size)]
     weights = [{"kernel": read(f"{head.dense}.weight", size, size).T, "bias": bias(head.dense, size)}]
     if head.norm:
@@ -158,8 +158,8 @@ def _activation(folder: Path, fields: Mapping[str, Any], labels: int) -> str:
     """The activation of the scores: the files' own choice, or else a sigmoid for one label and none for several."""
     section = fields.get("sentence_transformers")
     section = section if isinstance(section, dict) else {}
-    own = section.get("activation_fn", fields.get(EARLIER))
-    for path, name in ((SETTINGS_FILE, stated(folder, SETTINGS_FILE).get("activation_fn")), ("config.json", own)):
+    in_config = section.get("activation_fn", fields.get(EARLIER))
+    for path, name in ((SETTINGS_FILE, stated(folder, SETTINGS_FILE).get("activation_fn")), ("config.json", in_config)):
         if isinstance(name, str) and name.startswith("torch."):  # others are code, which is not run
             activation = name.rpartition(".")[2]
             if activation not in ACTIVATIONS:

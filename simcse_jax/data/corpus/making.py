@@ -87,13 +87,13 @@ def make_plan(data: Sequence[str], tokenizer: Tokenizer, vocabulary: int, prepar
         if augment and len(source.chosen) > 1:
             hint = "choose its sentences with --columns anchor=…"
             raise UserError(f"--augment {augment['name']}: {name} has positives of its own; {hint}")
-        found = 2 if augment or positives in REACH else source.widest()
-        sources.append({"name": name, "bytes": stamp.bytes, "written": stamp.written, "sentences": found})
-        if not mixed and not same_kind(found, sources[0]["sentences"]):
+        sentences = 2 if augment or positives in REACH else source.widest()
+        sources.append({"name": name, "bytes": stamp.bytes, "written": stamp.written, "sentences": sentences})
+        if not mixed and not same_kind(sentences, sources[0]["sentences"]):
             first, kind = sources[0]["name"], kind_of(sources[0]["sentences"])
             raise UserError(
-                f"--data: {first} has {kind}, {name} has {kind_of(found)}; name sources of one kind, choose the same "
-                "columns with --columns, or add --mixed"
+                f"--data: {first} has {kind}, {name} has {kind_of(sentences)}; name sources of one kind, choose the "
+                "same columns with --columns, or add --mixed"
             )
     width = max(source["sentences"] for source in sources)
     lengths = Lengths(max_length, max_length) if isinstance(max_length, int) else max_length

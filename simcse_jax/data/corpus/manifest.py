@@ -77,15 +77,15 @@ class Manifest(NamedTuple):
         """(C, L + 1): the sentences of each length; where a row lacks columns, those of `Prepared.locate`."""
         special, counts = len(self.settings["special_tokens"]), np.zeros((columns, longest + 1), np.int64)
         for shard in self.shards:
-            own = np.zeros_like(counts)
-            own[:, 0] = shard.rows
-            own[: len(shard.histogram), : len(shard.histogram[0])] = shard.histogram
-            if columns > 1 and own[1, 0]:  # sentences that are their own positives
-                own[1] = own[0]
-            lacking = own[NEGATIVES:, 0].copy()
-            own[NEGATIVES:, 0] = 0
-            own[NEGATIVES:, special] += lacking
-            counts += own
+            of_shard = np.zeros_like(counts)
+            of_shard[:, 0] = shard.rows
+            of_shard[: len(shard.histogram), : len(shard.histogram[0])] = shard.histogram
+            if columns > 1 and of_shard[1, 0]:  # sentences that are their own positives
+                of_shard[1] = of_shard[0]
+            lacking = of_shard[NEGATIVES:, 0].copy()
+            of_shard[NEGATIVES:, 0] = 0
+            of_shard[NEGATIVES:, special] += lacking
+            counts += of_shard
         return counts
 
     @property
