@@ -82,7 +82,7 @@ def prepare(
       augment_lexicon: For synonym: a WordNet file in WN-LMF.
       seed: Of changed copies and next_3_sentences.
       keep_text: Keep the sentences too, in files of their own.
-      num_proc: Processes; each makes the file of a source at a time.
+      num_proc: Processes; each makes the file of one source at a time.
       verify: Read all of a corpus on a disk, and compare its hashes; needs the output alone.
 
     Raises:
@@ -102,19 +102,7 @@ def prepare(
     for option, value in {"--data": data, "--model": model}.items():
         if not value:
             raise UserError(f"{option}: is missing")
-    listed = " ".join(map(str, max_length))
-    if not 1 <= len(max_length) <= 2 or min(max_length) < 3:
-        raise UserError(
-            f"--max-length {listed}: must be one number, or two (of anchors, and of all others), of 3 or more: two of "
-            "them are special tokens"
-        )
-    if augment == "synonym" and not augment_lexicon:
-        raise UserError("--augment-lexicon: must be given for --augment synonym")
-    for option, is_given in {"--positives": positives, "--labels": labels}.items():
-        if augment and is_given:
-            raise UserError(f"--augment {augment}: makes the positives, so {option} must not be given")
-    if labels and positives not in (None, "all"):
-        raise UserError(f"--labels: all pairs must be kept, but --positives {positives} leaves some out")
+    check_lengths_and_positives(max_length, positives, labels, augment, augment_lexicon)
     if template and not is_template(template):
         raise UserError(f"--template {template!r:.100}: must be a text around {PLACE}, which it has once")
     names = read_columns(columns, ROLES)
@@ -154,6 +142,25 @@ def prepare(
         raise UserError(name_options(str(error))) from None
     report(manifest, output)
     say_next("train", "--config", "FILE", "--data", output, "--model", model, "--workdir", "DIR")
+
+
+def check_lengths_and_positives(
+    max_length: Sequence[int], positives: str | None, labels: bool, augment: str | None, augment_lexicon: str | None
+) -> None:
+    """Refuses lengths that no sentence fits into, and ways to positives that contradict each other."""
+    listed = " ".join(map(str, max_length))
+    if not 1 <= len(max_length) <= 2 or min(max_length) < 3:
+        raise UserError(
+            f"--max-length {listed}: must be one number, or two (of anchors, and of all others), of 3 or more: two of "
+            "them are special tokens"
+        )
+    if augment == "synonym" and not augment_lexicon:
+        raise UserError("--augment-lexicon: must be given for --augment synonym")
+    for option, is_given in {"--positives": positives, "--labels": labels}.items():
+        if augment and is_given:
+            raise UserError(f"--augment {augment}: makes the positives, so {option} must not be given")
+    if labels and positives not in (None, "all"):
+        raise UserError(f"--labels: all pairs must be kept, but --positives {positives} leaves some out")
 
 
 def name_options(message: str) -> str:

@@ -10,7 +10,7 @@ import numpy as np
 from simcse_jax.data.draws import row_generator
 from simcse_jax.errors import UserError
 from simcse_jax.huggingface.load import Pretrained, load
-from simcse_jax.huggingface.tokenizer import CHUNK, Tokenizer, read_backend, special_tokens
+from simcse_jax.huggingface.tokenizer import CHUNK, Tokenizer, read_backend, special_tokens, vocabulary
 from simcse_jax.models import parameters
 from simcse_jax.models.head import PREFIX
 from simcse_jax.models.language_model import logits
@@ -57,7 +57,7 @@ def replace_by_mlm(
     backend, _ = read_backend(model.folder)
     mask_id, special_ids = special_tokens(model.folder)
     insertable = np.zeros(model.config.vocab_size, bool)  # weights may have rows without a token
-    insertable[[number for token, number in backend.get_vocab(with_added_tokens=True).items() if token]] = True
+    insertable[list(vocabulary(backend).values())] = True
     insertable[list(special_ids)] = False
     predict = _make_predict(model, insertable)
     params = {name: value for name, value in model.params.items() if not name.startswith(PREFIX)}

@@ -81,9 +81,9 @@ def read_candidates(columns: Sequence[tuple[object, str]], count: int) -> list[f
       UserError: naming the field with another number of scores, or with something else than a number.
     """
     listed = [value if isinstance(value, list) else [] if value in (None, "") else [value] for value, _ in columns]
-    wanted = ((1,), (count - 1,)) if columns[1:] else ((count, count - 1),)
+    allowed = ((1,), (count - 1,)) if columns[1:] else ((count, count - 1),)
     numbers = []
-    for (_, where), values, counts in zip(columns, listed, wanted, strict=True):
+    for (_, where), values, counts in zip(columns, listed, allowed, strict=True):
         if len(values) not in counts:
             margins = ", or a margin for each negative" if counts[1:] else ""
             raise UserError(f"{where} has {len(values)} scores for {counts[0]} texts; give one for each{margins}")

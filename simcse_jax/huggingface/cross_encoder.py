@@ -24,7 +24,7 @@ from simcse_jax.huggingface.sentence_transformers import (
     transformer_fields,
     transformer_folder,
 )
-from simcse_jax.huggingface.tokenizer import stated
+from simcse_jax.huggingface.tokenizer import class_of, stated
 from simcse_jax.huggingface.weight_files import read_weights
 from simcse_jax.huggingface.weight_names import normalize_names, tensor_of, to_params
 from simcse_jax.models import modules as arithmetic
@@ -113,9 +113,8 @@ def load_cross_encoder(name: str) -> Pretrained:
 
 def reads_types(model: Pretrained) -> bool:
     """Whether the encoder reads to which of two texts a token belongs: it has types, and its tokenizer gives them."""
-    config, own = (stated(model.folder, name) for name in ("config.json", "tokenizer_config.json"))
-    inputs, kind = own.get("model_input_names"), own.get("tokenizer_class") or config.get("tokenizer_class")
-    by_class = str(kind).removesuffix("Fast") in TYPED if kind else model.config.positions == FROM_ZERO
+    inputs, kind = stated(model.folder, "tokenizer_config.json").get("model_input_names"), class_of(model.folder)
+    by_class = kind in TYPED if kind else model.config.positions == FROM_ZERO
     gives_types = by_class if inputs is None else "token_type_ids" in inputs
     return model.config.type_vocab_size > 1 and gives_types
 
@@ -138,9 +137,9 @@ def _read_head(
         name = f"{module}.bias"
         return read(name, count) if name in tensors else np.zeros(count, np.float32)
 
-    own = str(fields.get("classifier_activation", "gelu"))
-    if not (activation := head.activation or OWN_ACTIVATIONS.get(own, "")):
-        raise UserError(f"{where}: classifier_activation {own:.60} is not supported")
+    in_config = str(fields.get("classifier_activation", "gelu"))
+    if not (activation := head.activation or OWN_ACTIVATIONS.get(in_config, "")):
+        raise UserError(f"{where}: classifier_activation {in_config:.60} is not supported")
     modules: list[Module] = [Dense(activation, size, inputs=size)]
     weights = [{"kernel": read(f"{head.dense}.weight", size, size).T, "bias": bias(head.dense, size)}]
     if head.norm:
@@ -159,8 +158,8 @@ def _activation(folder: Path, fields: Mapping[str, Any], labels: int) -> str:
     """The activation of the scores: the files' own choice, or else a sigmoid for one label and none for several."""
     section = fields.get("sentence_transformers")
     section = section if isinstance(section, dict) else {}
-    own = section.get("activation_fn", fields.get(EARLIER))
-    for path, name in ((SETTINGS_FILE, stated(folder, SETTINGS_FILE).get("activation_fn")), ("config.json", own)):
+    in_config = section.get("activation_fn", fields.get(EARLIER))
+    for path, name in ((SETTINGS_FILE, stated(folder, SETTINGS_FILE).get("activation_fn")), ("config.json", in_config)):
         if isinstance(name, str) and name.startswith("torch."):  # others are code, which is not run
             activation = name.rpartition(".")[2]
             if activation not in ACTIVATIONS:

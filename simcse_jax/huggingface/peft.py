@@ -13,7 +13,7 @@ from simcse_jax.errors import UserError, nearest
 from simcse_jax.host.storage import local_path, read_json, sha256, write_json
 from simcse_jax.host.version import __version__
 from simcse_jax.huggingface.load import Pretrained
-from simcse_jax.huggingface.tokenizer import MARKER
+from simcse_jax.huggingface.tokenizer import MARKER, stated
 from simcse_jax.huggingface.weight_files import read_safetensors, write_safetensors
 from simcse_jax.huggingface.weight_names import NAMES, normalize_names, tensor_of
 from simcse_jax.models import lora
@@ -125,8 +125,7 @@ def _check_config(fields: Mapping[str, Any], path: Path, expected: Lora) -> None
 
 def _check_base(fields: Mapping[str, Any], folder: Path, model: Pretrained) -> None:
     """Refuses an adapter of another model: by the base's weights if we wrote it, otherwise by the base's name."""
-    named, marker = fields.get(BASE), folder / MARKER
-    sha = read_json(marker).get(BASE_SHA256) if marker.is_file() else None
+    named, sha = fields.get(BASE), stated(folder, MARKER).get(BASE_SHA256)
     if sha is not None:
         if sha != base_fingerprint(model.params):
             raise UserError(f"{folder}: is an adapter of {named!r:.100}; {model.name} has other weights")

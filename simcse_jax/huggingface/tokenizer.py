@@ -245,9 +245,8 @@ def _from_file(folder: Path) -> "Backend":
     backend = Tokenizer.from_file(str(folder / "tokenizer.json"))
     if (folder / MARKER).is_file():  # which is complete
         return backend
-    config, model = (stated(folder, f"{name}.json") for name in ("tokenizer_config", "config"))
-    kind = str(config.get("tokenizer_class") or model.get("tokenizer_class") or "").removesuffix("Fast")
-    if kind in WITH_SETTINGS and model.get("model_type") != "modernbert":
+    config = stated(folder, "tokenizer_config.json")
+    if class_of(folder) in WITH_SETTINGS and stated(folder, "config.json").get("model_type") != "modernbert":
         if isinstance(normalizer := backend.normalizer, normalizers.BertNormalizer):
             normalizer.lowercase = config.get("do_lower_case", True)
             normalizer.handle_chinese_chars = config.get("tokenize_chinese_chars", True)
@@ -337,6 +336,12 @@ def _named_tokens(folder: Path) -> dict[str, str]:
     fields = stated(folder, "tokenizer_config.json") | stated(folder, "special_tokens_map.json")
     named = {name: token.get("content") if isinstance(token, dict) else token for name, token in fields.items()}
     return {name: token for name, token in named.items() if name in NAMED and isinstance(token, str)}
+
+
+def class_of(folder: Path) -> str:
+    """The class of a folder's tokenizer in transformers, by its slow version's name; "" if its files name none."""
+    classes = (stated(folder, name).get("tokenizer_class") for name in ("tokenizer_config.json", "config.json"))
+    return str(next(filter(None, classes), "")).removesuffix("Fast")
 
 
 def stated(folder: Path, name: str) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from simcse_jax.host.version import __version__
 from simcse_jax.huggingface.load import NEEDS_MODULES, Pretrained
 from simcse_jax.huggingface.module_folders import CONFIG, cnn_module, pooling_for, relu_module, word_weights_module
 from simcse_jax.huggingface.sentence_transformers import LISTING, POOLING_SWITCHES, SETTINGS_FILE, Kind
-from simcse_jax.huggingface.tokenizer import FILES, MARKER, WORDS_FILE, Tokenizer
+from simcse_jax.huggingface.tokenizer import FILES, MARKER, WORDS_FILE, Tokenizer, stated
 from simcse_jax.huggingface.weight_files import write_safetensors
 from simcse_jax.huggingface.weight_names import NAMES, head_tensors, to_tensors
 from simcse_jax.huggingface.word_vectors import write_word_embeddings
@@ -99,16 +99,16 @@ def write_encoder_files(
             shutil.copyfile(model.folder / name, target / name)
     tokenizer.save(target / "tokenizer.json")
     if tokenizer.template is not None:
-        _keep_template(target / "tokenizer_config.json", tokenizer)
+        _keep_template(target, tokenizer)
 
 
-def _keep_template(path: Path, tokenizer: Tokenizer) -> None:
+def _keep_template(folder: Path, tokenizer: Tokenizer) -> None:
     """Makes transformers read `tokenizer.json` as it is: the class of a model type makes its own post-processor."""
-    fields = read_json(path) if path.is_file() else {}
+    fields = stated(folder, "tokenizer_config.json")
     special = {"pad_token": tokenizer.token(tokenizer.pad_token_id)}
     special |= {"mask_token": tokenizer.mask_token} if tokenizer.mask_token else {}
     kept = {name: value for name, value in fields.items() if name not in ("add_bos_token", "add_eos_token")}
-    write_json(path, special | kept | {"tokenizer_class": "PreTrainedTokenizerFast"})
+    write_json(folder / "tokenizer_config.json", special | kept | {"tokenizer_class": "PreTrainedTokenizerFast"})
 
 
 def _write_words(model: Pretrained, folder: Path) -> None:
@@ -200,7 +200,7 @@ def _write_modules(modules: list[Saved], folder: Path, first: tuple[str, Kind] =
 
 def _forget_places(folder: Path) -> None:
     """Removes the paths of the original model, which transformers writes into files that it saves."""
-    for path in (folder / "config.json", folder / "tokenizer_config.json"):
-        content = read_json(path) if path.is_file() else {}
+    for name in ("config.json", "tokenizer_config.json"):
+        content = stated(folder, name)
         if content.keys() & PLACES:
-            write_json(path, {field: value for field, value in content.items() if field not in PLACES})
+            write_json(folder / name, {field: value for field, value in content.items() if field not in PLACES})

@@ -240,9 +240,8 @@ def base_of_rotation(rope: Any, name: str, config: Mapping[str, Any], older: str
     usual = isinstance(rope, dict) and rope.keys() <= {"rope_type", "rope_theta"}
     if not usual or rope.get("rope_type", "default") != "default":
         raise UserError(f"{where}: {name} is {rope!r:.80}; only a rope_theta of the type 'default' is supported")
-    stated = {f"{name}.rope_theta": value for field, value in rope.items() if field == "rope_theta"}
-    field = next(iter(stated), older)
-    return number({older: default} | dict(config) | stated, field, where, 1, MOST_BASE)
+    field = f"{name}.rope_theta" if "rope_theta" in rope else older
+    return number({field: rope.get("rope_theta", config.get(older, default))}, field, where, 1, MOST_BASE)
 
 
 def number(config: Mapping[str, Any], field: str, where: str, least: float, most: float) -> float:

@@ -203,7 +203,7 @@ def make_one_source(data: DataSpec, names: Sequence[str], parts: Sequence[MixedC
 
 
 def check_enough(size: int, name: str, count: int, pairing: Pairing | None) -> None:
-    """Refuses `count` rows of these data if they do not fill a batch of `size`, or none has another to be told from."""
+    """Refuses `count` rows of these data if they make fewer examples than a batch of `size`, or than two."""
     made = pairing.count(count) if pairing else count
     if made < max(size, 2):
         what = f"{count} sentences make {made} pairs" if pairing else f"{count} examples"

@@ -8,7 +8,7 @@ from simcse_jax.data.identity import hash_file, names_in, read_sealed, size_of, 
 datasets = later("datasets")
 
 
-def test_what_was_written_is_read_and_changed_files_and_sources_are_told(tmp_path):
+def test_what_was_written_is_read_and_changed_files_and_sources_are_noticed(tmp_path):
     path = tmp_path / "facts.json"
     assert read_sealed(path) is None
     write_sealed(path, {"rows": 3, "é": [1, {"a": None}]})

@@ -18,7 +18,7 @@ def tokenizer_of(model: Path) -> Tokenizer:
 def prepare(folder: Path, model: Path, *data, max_length=16, vocabulary=40, **options) -> Prepared:
     """Prepares a corpus in this process."""
     tokenizer = tokenizer_of(model)
-    plan = make_plan([str(each) for each in data], tokenizer, vocabulary, Preparation(max_length, **options))
+    plan = make_plan([str(source) for source in data], tokenizer, vocabulary, Preparation(max_length, **options))
     make(folder, plan, tokenizer)
     return Prepared(folder)
 

@@ -29,21 +29,20 @@ def resolve(sources: Iterable[str], patterns: Sequence[str], splits: Sequence[st
       patterns: of the files in a folder, with {split} for the split.
       splits: the splits to read; a folder must have all.
     """
-    found: dict[str, str | Path] = {}
+    by_path: dict[str, str | Path] = {}
     for source in sources:
         if source.startswith(tuple(LIBRARIES)):
-            found[source] = source
+            by_path[source] = source
             continue
         path = local_path(source)
         if not path.exists():
             raise UserError(f"--source {source}: no such file or folder")
         files = [path]
         if path.is_dir():
-            files = [
-                file for split in splits for file in _matching(path, [each.format(split=split) for each in patterns])
-            ]
-        found |= {os.path.realpath(file): file for file in files}
-    return list(found.values())
+            of_splits = ([pattern.format(split=split) for pattern in patterns] for split in splits)
+            files = [file for of_split in of_splits for file in _matching(path, of_split)]
+        by_path |= {os.path.realpath(file): file for file in files}
+    return list(by_path.values())
 
 
 def _matching(folder: Path, patterns: Sequence[str]) -> list[Path]:
@@ -55,12 +54,12 @@ def _matching(folder: Path, patterns: Sequence[str]) -> list[Path]:
     return files
 
 
-def read_columns(source: str | Path, wanted: Sequence[Sequence[str]]) -> Iterator[Row]:
-    """The rows of a file or data set with the first of the wanted sets of columns that it has, in that order."""
+def read_columns(source: str | Path, name_sets: Sequence[Sequence[str]]) -> Iterator[Row]:
+    """The rows of a file or data set with the first of these sets of columns that it has, in that order."""
     names, rows, where, _ = open_table(str(source))
-    chosen = next((name_set for name_set in wanted if set(name_set) <= set(names)), None)
+    chosen = next((name_set for name_set in name_sets if set(name_set) <= set(names)), None)
     if chosen is None:
-        expected = " or ".join(", ".join(name_set) for name_set in wanted)
+        expected = " or ".join(", ".join(name_set) for name_set in name_sets)
         raise UserError(f"{where}: its columns are {listed(names)}; it must have {expected}")
     places = [names.index(name) for name in chosen]
     return (Row(row.where, [row.fields[place] for place in places]) for row in rows)

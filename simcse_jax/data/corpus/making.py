@@ -87,13 +87,13 @@ def make_plan(data: Sequence[str], tokenizer: Tokenizer, vocabulary: int, prepar
         if augment and len(source.chosen) > 1:
             hint = "choose its sentences with --columns anchor=…"
             raise UserError(f"--augment {augment['name']}: {name} has positives of its own; {hint}")
-        found = 2 if augment or positives in REACH else source.widest()
-        sources.append({"name": name, "bytes": stamp.bytes, "written": stamp.written, "sentences": found})
-        if not mixed and not same_kind(found, sources[0]["sentences"]):
+        sentences = 2 if augment or positives in REACH else source.widest()
+        sources.append({"name": name, "bytes": stamp.bytes, "written": stamp.written, "sentences": sentences})
+        if not mixed and not same_kind(sentences, sources[0]["sentences"]):
             first, kind = sources[0]["name"], kind_of(sources[0]["sentences"])
             raise UserError(
-                f"--data: {first} has {kind}, {name} has {kind_of(found)}; name sources of one kind, choose the same "
-                "columns with --columns, or add --mixed"
+                f"--data: {first} has {kind}, {name} has {kind_of(sentences)}; name sources of one kind, choose the "
+                "same columns with --columns, or add --mixed"
             )
     width = max(source["sentences"] for source in sources)
     lengths = Lengths(max_length, max_length) if isinstance(max_length, int) else max_length
@@ -125,15 +125,16 @@ def make(folder: Folder, plan: Plan, tokenizer: Tokenizer, num_proc: int = 1) ->
     numbers = range(len(plan.sources))
     try:
         with held(folder):
-            missing = [number for number in numbers if _made(folder, plan, number) is None]
-            own = {NAME, *OF_DATASETS, *(name for number in numbers for name in _names(number))}
-            if foreign := sorted(name for name in names_in(folder) - own if not name.startswith(".")):
+            made = {number: shard for number in numbers if (shard := _made(folder, plan, number)) is not None}
+            missing = [number for number in numbers if number not in made]
+            names = {NAME, *OF_DATASETS, *(name for number in numbers for name in _names(number))}
+            if foreign := sorted(name for name in names_in(folder) - names if not name.startswith(".")):
                 raise UserError(f"--output {folder}: has other files ({foreign[0]}); choose another folder")
             make_one = functools.partial(make_shard, str(folder), plan, tokenizer)
-            for shard, seconds in _make_all(make_one, missing, num_proc):
+            for number, (shard, seconds) in zip(missing, _make_all(make_one, missing, num_proc), strict=True):
+                made[number] = shard
                 progress.write(f"{shard.file}: {shard.rows:,} rows, {shard.tokens:,} tokens in {seconds:.0f} s")
-            made = [_made(folder, plan, number) for number in numbers]
-            manifest = Manifest(plan.settings, [shard for shard in made if shard is not None])
+            manifest = Manifest(plan.settings, [made[number] for number in numbers])
             state: dict[str, Any] = {
                 "_data_files": [{"filename": shard.file} for shard in manifest.shards],
                 "_fingerprint": manifest.fingerprint[:16],

@@ -1,16 +1,15 @@
 """The manifest of a prepared corpus, `corpus.json`. It is written last, so a folder that has it is complete."""
 
-import json
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from simcse_jax.data.identity import SEAL, json_hash, size_of
+from simcse_jax.data.identity import SEAL, json_hash, size_of, write_sealed
 from simcse_jax.data.rows import reported
 from simcse_jax.data.tokens import Lengths, Prompts
 from simcse_jax.errors import UserError
-from simcse_jax.host.storage import Folder, as_path, is_remote, other_format, parse_json, write_atomically
+from simcse_jax.host.storage import Folder, as_path, is_remote, other_format, parse_json
 from simcse_jax.host.version import __version__
 
 NAME = "corpus.json"
@@ -78,15 +77,15 @@ class Manifest(NamedTuple):
         """(C, L + 1): the sentences of each length; where a row lacks columns, those of `Prepared.locate`."""
         special, counts = len(self.settings["special_tokens"]), np.zeros((columns, longest + 1), np.int64)
         for shard in self.shards:
-            own = np.zeros_like(counts)
-            own[:, 0] = shard.rows
-            own[: len(shard.histogram), : len(shard.histogram[0])] = shard.histogram
-            if columns > 1 and own[1, 0]:  # sentences that are their own positives
-                own[1] = own[0]
-            lacking = own[NEGATIVES:, 0].copy()
-            own[NEGATIVES:, 0] = 0
-            own[NEGATIVES:, special] += lacking
-            counts += own
+            of_shard = np.zeros_like(counts)
+            of_shard[:, 0] = shard.rows
+            of_shard[: len(shard.histogram), : len(shard.histogram[0])] = shard.histogram
+            if columns > 1 and of_shard[1, 0]:  # sentences that are their own positives
+                of_shard[1] = of_shard[0]
+            lacking = of_shard[NEGATIVES:, 0].copy()
+            of_shard[NEGATIVES:, 0] = 0
+            of_shard[NEGATIVES:, special] += lacking
+            counts += of_shard
         return counts
 
     @property
@@ -131,7 +130,7 @@ def read_manifest(folder: Folder) -> Manifest:
 def write_manifest(folder: Folder, manifest: Manifest) -> None:
     """Writes the manifest."""
     content = {"format": FORMAT, "versions": {"simcse_jax": __version__}, **manifest.content()}
-    write_atomically(folder / NAME, json.dumps({**content, SEAL: json_hash(content)}) + "\n")
+    write_sealed(folder / NAME, content)
 
 
 def check_sizes(folder: Folder, shards: Iterable[Shard]) -> None:

@@ -83,7 +83,7 @@ class Prepared:
     @functools.cached_property
     def fewest_columns(self) -> int:
         """The number of sentences in the row with the fewest."""
-        return min(min(manifest.fewest, manifest.columns) for manifest in self.manifests)
+        return min(manifest.fewest for manifest in self.manifests)
 
     @property
     def mixed(self) -> bool:
@@ -141,8 +141,8 @@ class Prepared:
         first = within * width
         self._will_need(batches, self._bounds_at[batches] + 4 * first, 4 * (width + 1))
         place = first[:, None] + np.minimum(np.arange(self.num_columns + 1), width[:, None])
-        found = [self._bounds[batch][at] for batch, at in zip(batches.tolist(), place, strict=True)]
-        bounds = np.array(found, np.int64).reshape(place.shape)
+        of_rows = [self._bounds[batch][at] for batch, at in zip(batches.tolist(), place, strict=True)]
+        bounds = np.array(of_rows, np.int64).reshape(place.shape)
         lengths = np.diff(bounds)
         most = np.array([len(self._tokens[batch]) for batch in batches.tolist()])
         present = lengths > 0
@@ -170,8 +170,8 @@ class Prepared:
         ids = np.zeros((*lengths.shape, self.length), np.int32)
         ids[place < np.diff(bounds)[..., None]] = flat  # a row's sentences follow one another
         self._refuse((ids >= self._vocabulary).any(axis=(1, 2)), batches)
-        own = ~present[:, 1:2]
-        ids[:, 1:2][own] = ids[:, :1][own]
+        alone = ~present[:, 1:2]  # its own positive
+        ids[:, 1:2][alone] = ids[:, :1][alone]
         empty, special = np.zeros(self.length, np.int32), self.settings["special_tokens"]
         empty[: len(special)] = special
         ids[:, NEGATIVES:][~present[:, NEGATIVES:]] = empty
