@@ -353,7 +353,8 @@ class SimCSE:
                 texts,
                 max_length=max_length,
                 batch_size=batch_size,
-                prompt=self.prompt_of(prompt, prompt_name),
+                prompt=prompt,
+                prompt_name=prompt_name,
                 advance=bar.advance,
             )
         warn_of_cut(cut, max_length or self.max_length, stacklevel=3)

@@ -164,9 +164,8 @@ def sweep(
     for short, value in {"data": data, "eval": eval}.items():
         if not isinstance(value, str | Path | None):
             raise UserError(f"{short}: a sweep takes the name of a file or folder, not {type(value).__name__}")
-    config, complete, _ = _load_recipe(recipe)
-    declared = flatten(config)
-    declared |= {name: value for name, value in fields.items() if name in declared}  # weights of objectives
+    config, complete = load_config(recipe)
+    declared = _with_weights(config, fields)
     rows = {_full_name(name, declared): values for name, values in (over or {}).items()}
     if rows:
         make_sweep(config, rows)
@@ -175,15 +174,18 @@ def sweep(
         set_field(config, field, value)
     with report_mistakes(recipe):
         complete(config, {*user_fields})
-    named = {"workdir": workdir, "over": over, "data": data, "model": model, "eval": eval}
-    named = {name: str(value) if isinstance(value, Path) else value for name, value in named.items() if value}
-    arguments = [
-        repr(recipe),
-        *(f"{name}={value!r}" for name, value in named.items()),
-        *([f"**{fields}"] if fields else []),
-    ]
-    command = f"simcse_jax.sweep({', '.join(arguments)})"
-    return make_table(recipe, config, rows, str(workdir), command)
+    options = {"workdir": workdir, "over": over, "data": data, "model": model, "eval": eval}
+    return make_table(recipe, config, rows, str(workdir), _quote_call(recipe, options, fields))
+
+
+def _quote_call(recipe: str, options: Mapping[str, Any], fields: Mapping[str, Any]) -> str:
+    """The call of `sweep` with these arguments, those that are None left out."""
+    arguments = [repr(recipe)]
+    for name, value in options.items():
+        if value is not None:
+            arguments.append(f"{name}={str(value) if isinstance(value, Path) else value!r}")
+    arguments += [f"**{fields}"] if fields else []
+    return f"simcse_jax.sweep({', '.join(arguments)})"
 
 
 def _full_name(name: str, declared: Mapping[str, Any]) -> str:
@@ -241,10 +243,7 @@ def _collect_fields(
             user_fields[name] = str(value)
     if model is not None and "model.init_from" not in user_fields:
         raise UserError(f"model {model!r:.60}: must be a name or a folder")
-    declared = flatten(config)
-    declared |= user_fields | {
-        name: value for name, value in fields.items() if name in declared
-    }  # weights of objectives
+    declared = _with_weights(config, {**user_fields, **fields})
     meant = {name: _full_name(name, declared) for name in fields}
     if short := [full for name, full in meant.items() if full != name]:
         progress.write(f"set: {', '.join(short)}")
@@ -254,6 +253,15 @@ def _collect_fields(
             raise UserError(f"{name}: {full} is given twice")
         user_fields[full] = value
     return user_fields
+
+
+def _with_weights(config: config_dict.ConfigDict, fields: Mapping[str, Any]) -> dict[str, Any]:
+    """The config's values by dotted names, with those of `fields` that have whole names, such as objectives' weights.
+
+    What a short name means depends on them.
+    """
+    values = flatten(config)
+    return values | {name: value for name, value in fields.items() if name in values}
 
 
 def _weights_of_only(config: config_dict.ConfigDict, objective: Any) -> dict[str, Any]:

@@ -113,8 +113,7 @@ def encode(
         raise UserError(f"--output {output}: a single file is written to a disk; name a folder: {output}/")
     if engine == "ray" and not into_folder:
         raise UserError(f"--engine ray: {output} is a file; name a folder: --output FOLDER/")
-    sentences_alone = (normalize, truncate_dim, output_dtype if output_dtype in SMALL else None, parts > 1 or None)
-    if tokens and sentences_alone != (None,) * 4:
+    if tokens and (normalize is not None or truncate_dim is not None or output_dtype in SMALL or parts > 1):
         raise UserError("--tokens: goes with neither --normalize, --truncate-dim, bytes or bits, nor --parts")
     if tokens and not into_folder and output.lower().endswith(".npy"):
         raise UserError(f"--tokens: writes .parquet, or a folder; {output} has rows of one length")

@@ -252,8 +252,10 @@ def read_similarity(
 
     pairs, missing = sts.read(data, tasks, split)
     say_missing(data, missing, "has no development set" if split == "dev" else "not found")
-    given = (pairs, missing, metrics, aggregations, True)
-    return relatedness.WithRegressor(*given, relatedness.read(data, [*pairs])) if regressor else sts.Similarity(*given)
+    options: dict[str, Any] = {"metrics": metrics, "aggregations": aggregations, "every_average": True}
+    if regressor:
+        return relatedness.WithRegressor(pairs, missing, graded=relatedness.read(data, [*pairs]), **options)
+    return sts.Similarity(pairs, missing, **options)
 
 
 def describe(model: "SimCSE", prompt: str | None, prompt_name: str | None) -> str:

@@ -81,7 +81,7 @@ def prepare(
       augment_both: Change the anchor too, in another way.
       augment_lexicon: For synonym: a WordNet file in WN-LMF.
       seed: Of changed copies and next_3_sentences.
-      keep_text: Keep the sentences too, in files of their own.
+      keep_text: Keep the sentences too, in a column of the files.
       num_proc: Processes; each makes the file of one source at a time.
       verify: Read all of a corpus on a disk, and compare its hashes; needs the output alone.
 

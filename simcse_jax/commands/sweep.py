@@ -66,6 +66,7 @@ def run(argv: Sequence[str]) -> Path:
     over = split_options(options)
     config, workdir = parse(rest, prepare=(lambda recipe: make_sweep(recipe, over)) if over else None)
     command = shlex.join(["simcse-jax", "sweep", *argv])
+    command = command.encode(errors="backslashreplace").decode()  # a folder's name need not be UTF-8
     return make_table(split_config(rest)[0], config, over, workdir, command)
 
 
@@ -111,7 +112,6 @@ def make_table(
     with held(folder), shorten_warnings():
         runner.check_same_data(runs)
         problems = runner.run_all(runs) if sweep.run else runner.report_finished(runs, folder)
-        command = command.encode(errors="backslashreplace").decode()  # a folder's name need not be UTF-8
         runner.check_same_data(runs)  # the new ones too
         by_run, every_absent, measures = scores.read_scores(runs)
         absent = {name: tasks for name, tasks in every_absent.items() if name in sweep.metrics}

@@ -53,24 +53,23 @@ def parse(
     Raises:
       UserError: for any mistake in flags, file or values; for an unknown field it gives the nearest known one.
     """
-    config, _, folders = _parse(argv, ("workdir",) if needs_workdir else (), prepare)
-    if needs_workdir and not folders["workdir"]:
-        raise UserError(f"--workdir DIR is missing: {FOLDERS['workdir']}")
+    config, _, folders = _parse(argv, ("workdir",) if needs_workdir else (), needs_workdir, prepare)
     return config, folders.get("workdir", "")
 
 
 def parse_run(argv: Sequence[str], needs_workdir: bool = True) -> tuple[config_dict.ConfigDict, str, str | None]:
     """As `parse`; the third value is the folder of `--profile DIR`, not in the config since it changes no result."""
-    config, user_fields, folders = _parse(argv, tuple(FOLDERS))
-    if needs_workdir and not folders["workdir"]:
-        raise UserError(f"--workdir DIR is missing: {FOLDERS['workdir']}")
+    config, user_fields, folders = _parse(argv, tuple(FOLDERS), needs_workdir)
     if is_of_package(split_config(argv)[0]):
         leave_out_missing_scores(config, user_fields)
     return config, folders["workdir"], folders["profile"] or None
 
 
 def _parse(
-    argv: Sequence[str], folders: Sequence[str], prepare: Callable[[config_dict.ConfigDict], None] | None = None
+    argv: Sequence[str],
+    folders: Sequence[str],
+    needs_workdir: bool,
+    prepare: Callable[[config_dict.ConfigDict], None] | None = None,
 ) -> tuple[config_dict.ConfigDict, set[str], dict[str, str]]:
     """The config, the names of the fields that are given, and the values of these options of `FOLDERS`."""
     path, rest = split_config(argv)
@@ -81,9 +80,9 @@ def _parse(
         prepare(config)
     values = {}
     for name in folders:
-        given, rest = split_option(rest, f"--{name}")
-        values[name] = given[-1] if given else ""
-        if given == [""]:
+        texts, rest = split_option(rest, f"--{name}")
+        values[name] = texts[-1] if texts else ""
+        if texts == [""]:
             raise UserError(f"--{name}: name a folder")
     fields, unknown = split_fields(rest)
     if unknown:
@@ -97,6 +96,8 @@ def _parse(
         print(f"recipe: {file}{variant}", file=sys.stderr, flush=True)  # not a file of the current folder
     with report_mistakes(path):
         complete(config, {*user_fields})
+    if needs_workdir and not values["workdir"]:
+        raise UserError(f"--workdir DIR is missing: {FOLDERS['workdir']}")
     return config, {*user_fields}, values
 
 

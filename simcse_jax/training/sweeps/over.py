@@ -11,7 +11,7 @@ from typing import Any
 from ml_collections import config_dict
 
 from simcse_jax.config.fields import flatten, short_names
-from simcse_jax.config.flags import no_such_field
+from simcse_jax.config.flags import SWITCH, no_such_field
 from simcse_jax.errors import UserError
 from simcse_jax.host.storage import local_path
 from simcse_jax.training.sweeps.metrics import AGAINST, choosing_metric
@@ -19,7 +19,6 @@ from simcse_jax.training.sweeps.variants import Variant, sweep_defaults
 
 OPTION = "--over"
 LABEL = re.compile("(?<!=)(?<!@step)=(?!=)")  # what stands before one
-WORDS = {"true": True, "1": True, "false": False, "0": False}
 
 
 def split_options(options: Sequence[str]) -> dict[str, list[str]]:
@@ -107,7 +106,7 @@ def _read(name: str, text: str, default: Any) -> Any:
     if isinstance(default, tuple):
         raise UserError(f"{OPTION} {name}: is a list; write a file of rows, as in configs/ablations/")
     try:
-        return WORDS[text.lower()] if isinstance(default, bool) else type(default)(text)
+        return SWITCH[text.lower()] if isinstance(default, bool) else type(default)(text)
     except (KeyError, ValueError):
         raise UserError(f"{OPTION} {name}: {text!r:.60} is not of its type, {type(default).__name__}") from None
 
