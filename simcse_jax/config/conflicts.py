@@ -83,18 +83,18 @@ def _of_columns(config: Section) -> Conflicts:
     for name, field in (("synonym", "lexicon"), ("mlm", "mlm_model")):
         if data.augment.name == name and not data.augment[field]:
             yield f"data.augment.{field}", f"must be set for data.augment.name={name}"
-    if not data.held_out:
-        return
-    if config.eval.data or config.eval.retrieval.data:
-        yield "data.held_out", "eval.data or eval.retrieval.data scores the model already; leave one of them out"
-    for need, description in (("labels", "labels"), ("teacher", "a teacher")):
-        for objective in needing(config.objective, need):
-            yield (
-                "data.held_out",
-                f"objective.{objective.name} needs {description}, by which none are held out",
-            )
-    if data.mixed or data.augment.name or data.positives not in ("", *LABELS):
-        yield "data.held_out", "needs pairs that are rows: without data.mixed, data.augment and such data.positives"
+    if data.folds and data.held_out:
+        yield "data.folds", "data.held_out scores the model already; leave one of them out"
+    if data.folds and (data.batching == ONE_SOURCE or data.weights):
+        yield "data.folds", f"mixes all rows alike: without data.weights and data.batching={ONE_SOURCE}"
+    for apart in [field for field in ("held_out", "folds") if data[field]]:
+        if config.eval.data or config.eval.retrieval.data:
+            yield f"data.{apart}", "eval.data or eval.retrieval.data scores the model already; leave one of them out"
+        for need, description in (("labels", "labels"), ("teacher", "a teacher")):
+            for objective in needing(config.objective, need):
+                yield f"data.{apart}", f"objective.{objective.name} needs {description}, by which none are held out"
+        if data.mixed or data.augment.name or data.positives not in ("", *LABELS):
+            yield f"data.{apart}", "needs pairs that are rows: without data.mixed, data.augment and such data.positives"
 
 
 def _of_spans(config: Section) -> Conflicts:

@@ -203,6 +203,13 @@ FIELDS = {
         "together. 0: none.",
         at_least(0),
     ),
+    "data.folds": field(
+        0,
+        "Folds of the rows. For each a model is first trained on all others, and compared with the start on the fold. "
+        "If the 95% interval of the mean gain lies above 0, a model is trained on all rows; otherwise the start is "
+        "kept. 0: none.",
+        rule("0, or 2 or more", lambda n: n == 0 or n >= 2),
+    ),
     "data.subsample": field(0, "Train on this number of examples, drawn with the seed; 0: on all.", at_least(0)),
     "data.columns.anchor": field("", "The column of the sentences."),
     "data.columns.positive": field("", "The column of their positives."),

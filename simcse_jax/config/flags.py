@@ -32,7 +32,7 @@ MEANT = {
     "model.pooler": ("pooler", "pooling", "pooler_type"),
 }
 # `train --data FILE`: as the other commands call it.
-SHORT = {"data": "data.train", "model": "model.init_from", "eval": "eval.data"}
+SHORT = {"data": "data.train", "model": "model.init_from", "eval": "eval.data", "folds": "data.folds"}
 SWITCH = {"true": True, "1": True, "false": False, "0": False}
 FOLDERS = {"workdir": "where checkpoints, metrics and results go", "profile": "where a trace of a few steps goes"}
 

@@ -3,6 +3,7 @@
 import dataclasses
 from collections.abc import Sequence
 from statistics import NormalDist
+from typing import Any
 
 import numpy as np
 
@@ -92,6 +93,15 @@ class Corpus(MixedCorpus):
             sizes=(),
             prompts=self.prompts[number : number + 1],
         )
+
+    def only(self, rows: np.ndarray) -> "Corpus":
+        """The corpus of these rows of its sources together, with places for the longest sentences of all rows."""
+        arrays = (self.input_ids, self.attention_mask, self.labels, self.present, self.scores, self.texts, self.apart)
+        names = ("input_ids", "attention_mask", "labels", "present", "scores", "texts", "apart")
+        taken: dict[str, Any] = {
+            name: array[rows] for name, array in zip(names, arrays, strict=True) if array is not None
+        }
+        return dataclasses.replace(self, **taken, sizes=(), prompts=self.prompts[:1])
 
     def take(self, array: np.ndarray, rows: np.ndarray) -> np.ndarray:
         """Rows (B, …) of an array of the corpus (N, C, …); for pairs, from row numbers (B, 2) in a single column."""

@@ -1,7 +1,7 @@
 """The interface of training data for corpora in memory, prepared ones, and several with batches of their own."""
 
 import abc
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -46,6 +46,12 @@ class Programs(NamedTuple):
     tokens: tuple[tuple[int, ...], ...]  # of each, in each column, of examples encoded together; (): all, with padding
     of: Callable[[int], int]  # a step's program, an index into `tokens`; the last one suits every step of its shape
     sources: tuple[int, ...]  # of each program, the number of a part of the corpus with its shape
+
+
+def largest(programs: Sequence[Programs]) -> Programs:
+    """One program that suits all steps of these, whose batches have one shape."""
+    tokens = [each.tokens[-1] for each in programs]
+    return Programs((() if () in tokens else tuple(np.max(tokens, axis=0).tolist()),), lambda step: 0, (0,))
 
 
 class AnyBatches(abc.ABC):

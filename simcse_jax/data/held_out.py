@@ -9,6 +9,7 @@ from jaxtyping import Int, Int64
 from simcse_jax.data.draws import HELD_OUT, corpus_generator
 
 FEWEST = 10  # groups of rows in each half
+FEWEST_IN_FOLDS = 50  # groups of rows in all folds together
 
 
 class Split(NamedTuple):
@@ -45,6 +46,29 @@ def hold_out(columns: Sequence[Sequence[str]], count: int, seed: int) -> Split:
             filled[half] += int(sizes[group])
     rest, development, test = (np.flatnonzero(parts[of] == part) for part in range(3))
     return Split(rest, development, test, of)
+
+
+def in_folds(
+    columns: Sequence[Sequence[str]], folds: int, seed: int
+) -> tuple[Int[np.ndarray, " N"], Int[np.ndarray, " N"]]:
+    """Splits rows into folds of much the same size. Rows that share a text are in the same fold.
+
+    Groups come in an order drawn with the seed, the largest first; each goes into the fold with the fewest rows.
+
+    Args:
+      columns: C columns of N texts each; "" where a row lacks one.
+
+    Returns:
+      The fold of each row, from 0, and its group.
+    """
+    of = connected(columns)
+    sizes = np.bincount(of)
+    order = corpus_generator(seed, HELD_OUT).permutation(len(sizes))
+    fold, filled = np.zeros(len(sizes), np.int64), np.zeros(folds, np.int64)
+    for group in order[np.argsort(-sizes[order], kind="stable")]:
+        fold[group] = filled.argmin()
+        filled[fold[group]] += sizes[group]
+    return fold[of], of
 
 
 def connected(columns: Sequence[Sequence[str]]) -> Int[np.ndarray, " N"]:

@@ -77,9 +77,9 @@ class Preemption:
             return "Ctrl-C: ending"
         return "Ctrl-C: saving after this step; press it again to end immediately, without saving"
 
-    def resumed(self, step: int) -> None:
-        """The run starts from the checkpoint of `step`."""
-        self._saved = f"step {step} is saved"
+    def saved(self, what: str) -> None:
+        """So much of the run is saved: "step 3", or another part of it."""
+        self._saved = f"{what} is saved"
 
     def reached(self, step: int) -> bool:
         """Whether to save and leave after `step`; call it after every step."""

@@ -5,12 +5,12 @@ Pairs or queries are drawn with replacement, the same for both models. Those tha
 group (Davison and Hinkley, Bootstrap Methods and their Application, 1997, section 3.8).
 """
 
-import functools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float64, Int
+from scipy.special import stdtrit
 
 from simcse_jax.choices import MEASURES
 from simcse_jax.data.held_out import connected
@@ -19,16 +19,33 @@ from simcse_jax.evaluation.beir import Collection
 from simcse_jax.evaluation.evaluator import Embed, by_task, encode_once
 from simcse_jax.evaluation.retrieval import BEST, Retrieval, score, sides
 
-RESAMPLES = 1000
-INTERVAL = (2.5, 97.5)  # percent
+RESAMPLES, AT_ONCE = 1000, 100
+COVERAGE = 0.95
 
 
-class ResampledTask(NamedTuple):
-    """One task: the rows of each group, and the score of some rows before and after."""
+class Paired(NamedTuple):
+    """P rows of a task as two models see them: the cosines of pairs that have gold scores, or the scores of queries."""
 
-    groups: list[np.ndarray]
-    before: Callable[[np.ndarray], float]
-    after: Callable[[np.ndarray], float]
+    groups: Int[np.ndarray, " P"]  # rows of one group are drawn together
+    before: Float64[np.ndarray, " P"]
+    after: Float64[np.ndarray, " P"]
+    gold: Float64[np.ndarray, " P"] | None  # of pairs
+
+    def scores(self, counts: Int[np.ndarray, "R P"]) -> Float64[np.ndarray, "2 R"]:
+        """The scores before and after in R samples, which have row p `counts[:, p]` times.
+
+        They are Spearman's correlation × 100 of cosines and gold scores, 0 where one side is constant, or means.
+        """
+        if self.gold is None:
+            return np.stack([counts @ values / counts.sum(axis=1) for values in (self.before, self.after)])
+        gold = _ranks(self.gold, counts)
+        return 100 * np.stack([_correlation(_ranks(side, counts), gold, counts) for side in (self.before, self.after)])
+
+    @property
+    def all_rows(self) -> tuple[float, float]:
+        """The scores before and after of the rows as they are."""
+        before, after = self.scores(np.ones((1, len(self.groups)), np.int64))[:, 0].tolist()
+        return before, after
 
 
 class Comparison(NamedTuple):
@@ -46,69 +63,84 @@ class Comparison(NamedTuple):
         return self.low > 0
 
 
-def compare(evaluators: Sequence[Any], before: Embed, after: Embed, seed: int) -> Comparison:
-    """Compares two models on all tasks of similarity (Spearman × 100), or without any of retrieval (first measure).
+def compare(tasks: Sequence[Paired], measure: str, seed: int) -> Comparison:
+    """Compares two models by the means of the tasks' scores, named `measure`. The seed is that of the resamples.
 
-    There is at least one `sts.Similarity` or `Retrieval`. The seed is that of the resamples.
+    The interval is d ± t s with d the difference, s the standard deviation of its resamples, and t Student's quantile
+    with as many degrees of freedom as there are more groups than tasks: percentiles are too narrow where groups are
+    few. The tasks may be folds; how often models whose training rows overlap are then found better than they are,
+    `benchmarks/tune_power.py` measures.
     """
-    similarity = [evaluator for evaluator in evaluators if isinstance(evaluator, sts.Similarity)]
-    tasks = [task for evaluator in similarity for task in _of_similarity(evaluator, before, after)]
-    measure = "Spearman"
-    if not tasks:
-        retrieval = [evaluator for evaluator in evaluators if isinstance(evaluator, Retrieval)]
-        measure = MEASURES[retrieval[0].measures[0]]
-        tasks = [task for evaluator in retrieval for task in _of_retrieval(evaluator, before, after)]
     generator = np.random.default_rng(seed)
-
-    def difference() -> float:
+    scores, drawn, freedom = [], [], 0
+    for task in tasks:
+        groups = np.unique(task.groups, return_inverse=True)[1]
+        number = int(groups.max()) + 1
         differences = []
-        for task in tasks:
-            drawn = generator.integers(len(task.groups), size=len(task.groups))
-            rows = np.concatenate([task.groups[n] for n in drawn])
-            differences.append(task.after(rows) - task.before(rows))
-        return float(np.mean(differences))
-
-    low, high = np.percentile([difference() for _ in range(RESAMPLES)], INTERVAL)
-    everything = [np.sort(np.concatenate(task.groups)) for task in tasks]
-    scores = [(task.before(rows), task.after(rows)) for task, rows in zip(tasks, everything, strict=True)]
-    numbers = (*np.mean(scores, axis=0), low, high)
-    measure += " × 100" + f", mean of {len(tasks)} tasks" * (len(tasks) > 1)
-    was, now, low, high = (round(float(number), 4) for number in numbers)
+        for _ in range(RESAMPLES // AT_ONCE):
+            counts = generator.multinomial(number, np.full(number, 1 / number), size=AT_ONCE)
+            before, after = task.scores(counts[:, groups])
+            differences.append(after - before)
+        drawn.append(np.concatenate(differences))
+        scores.append(task.all_rows)
+        freedom += number - 1
+    was, now = np.mean(scores, axis=0)
+    half = stdtrit(freedom, (1 + COVERAGE) / 2) * np.mean(drawn, axis=0).std(ddof=1)
+    was, now, low, high = (round(float(number), 4) for number in (was, now, now - was - half, now - was + half))
     return Comparison(was, now, low, high, measure)
 
 
-def _rows_of(groups: Int[np.ndarray, " P"]) -> list[np.ndarray]:
-    """The rows of each group."""
-    order = np.argsort(groups, kind="stable")
-    return np.split(order, np.flatnonzero(np.diff(groups[order])) + 1)
+def measure(evaluators: Sequence[Any], before: Embed, after: Embed) -> tuple[list[Paired], str]:
+    """What two models say of all tasks of similarity, or without any of those of retrieval, and the measure's name.
+
+    There is at least one `sts.Similarity` or `Retrieval`.
+    """
+    similarity = [evaluator for evaluator in evaluators if isinstance(evaluator, sts.Similarity)]
+    tasks = [task for evaluator in similarity for task in _of_similarity(evaluator, before, after)]
+    name = "Spearman"
+    if not tasks:
+        retrieval = [evaluator for evaluator in evaluators if isinstance(evaluator, Retrieval)]
+        name = MEASURES[retrieval[0].measures[0]]
+        tasks = [task for evaluator in retrieval for task in _of_retrieval(evaluator, before, after)]
+    return tasks, f"{name} × 100" + f", mean of {len(tasks)} tasks" * (len(tasks) > 1)
 
 
-def _of_similarity(evaluator: sts.Similarity, before: Embed, after: Embed) -> Iterator[ResampledTask]:
+def _ranks(values: Float64[np.ndarray, " P"], counts: Int[np.ndarray, "R P"]) -> Float64[np.ndarray, "R P"]:
+    """The rank of each value in R samples that have it `counts` times, from 1; equal values share their mean."""
+    place = np.unique(values, return_inverse=True)[1]
+    order = np.argsort(place, kind="stable")
+    starts = np.flatnonzero(np.diff(place[order], prepend=-1))
+    times = np.add.reduceat(counts[:, order], starts, axis=1)
+    return (np.cumsum(times, axis=1) - (times - 1) / 2)[:, place]
+
+
+def _correlation(
+    first: Float64[np.ndarray, "R P"], second: Float64[np.ndarray, "R P"], counts: Int[np.ndarray, "R P"]
+) -> Float64[np.ndarray, " R"]:
+    """Pearson's correlation in each sample; 0 if one side is constant."""
+    weights = counts / counts.sum(axis=1, keepdims=True)
+    first, second = (side - (weights * side).sum(axis=1, keepdims=True) for side in (first, second))
+    covariance, one, other = ((weights * a * b).sum(1) for a, b in ((first, second), (first, first), (second, second)))
+    lengths = np.sqrt(one * other)
+    return np.divide(covariance, lengths, out=np.zeros_like(covariance), where=lengths > 0)
+
+
+def _of_similarity(evaluator: sts.Similarity, before: Embed, after: Embed) -> Iterator[Paired]:
     def cosines_of(embed: Embed, tasks: dict[str, sts.Pairs]) -> dict[str, Float64[np.ndarray, " P"]]:
-        sides = iter(encode_once(embed, [side for pairs in tasks.values() for side in (pairs.first, pairs.second)]))
-        return {name: sts.cosine(next(sides), next(sides)) for name in tasks}
+        texts = iter(encode_once(embed, [side for pairs in tasks.values() for side in (pairs.first, pairs.second)]))
+        return {name: sts.cosine(next(texts), next(texts)) for name in tasks}
 
-    by_model = [by_task(cosines_of, embed, evaluator.tasks) for embed in (before, after)]
+    first, second = (by_task(cosines_of, embed, evaluator.tasks) for embed in (before, after))
     for name, pairs in evaluator.tasks.items():
-
-        def score(rows: np.ndarray, cosines: np.ndarray, gold: np.ndarray = pairs.gold) -> float:
-            return sts.spearman(cosines[rows], gold[rows])
-
-        scores = [functools.partial(score, cosines=cosines[name]) for cosines in by_model]
-        yield ResampledTask(_rows_of(connected((pairs.first, pairs.second))), *scores)
+        yield Paired(connected((pairs.first, pairs.second)), first[name], second[name], pairs.gold)
 
 
-def _of_retrieval(evaluator: Retrieval, before: Embed, after: Embed) -> Iterator[ResampledTask]:
+def _of_retrieval(evaluator: Retrieval, before: Embed, after: Embed) -> Iterator[Paired]:
     measure = evaluator.measures[0]
-
-    def mean(rows: np.ndarray, values: np.ndarray) -> float:
-        return float(values[rows].mean())
-
     for collection in evaluator.tasks.values():
         models = (sides(embed, evaluator.prompts) for embed in (before, after))
         by_model = (score(model, collection, [measure], evaluator.storage, evaluator.devices) for model in models)
-        scores = [functools.partial(mean, values=BEST * values[measure]) for values in by_model]
-        yield ResampledTask(_rows_of(_groups(collection)), *scores)
+        yield Paired(_groups(collection), *(BEST * values[measure] for values in by_model), None)
 
 
 def _groups(collection: Collection) -> Int[np.ndarray, " Q"]:

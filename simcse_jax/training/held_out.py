@@ -1,13 +1,16 @@
-"""The evaluation of a run on rows held out of its training data (`data.held_out`)."""
+"""The rows of a run that judge it: held out of its training data (`data.held_out`), or in folds (`data.folds`)."""
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import jax
 import numpy as np
+from jaxtyping import Float32, Int
 
-from simcse_jax.data.held_out import FEWEST, Split, hold_out
+from simcse_jax.data.batches import Corpus
+from simcse_jax.data.corpora import AnyCorpus
+from simcse_jax.data.held_out import FEWEST, FEWEST_IN_FOLDS, Split, hold_out, in_folds
 from simcse_jax.data.sources import Examples
 from simcse_jax.errors import UserError, option
 from simcse_jax.evaluation import beir, retrieval, sts
@@ -24,6 +27,34 @@ class HeldOutSpec(NamedTuple):
     data: str  # their name
     seed: int
     chooses: bool  # half of them choose the best checkpoint
+
+
+class FoldsSpec(NamedTuple):
+    """How the rows are split."""
+
+    folds: int
+    data: str  # the name of the rows
+    seed: int
+
+
+class Folds(NamedTuple):
+    """The rows of a run in folds."""
+
+    of: Int[np.ndarray, " N"]  # the fold of each row
+    evaluators: tuple[sts.Similarity | retrieval.Retrieval, ...]  # each scores a fold's rows
+
+    def with_prompts(self, prompts: Mapping[str, str]) -> "Folds":
+        """These folds for a model that is trained with prompts of queries and documents."""
+        evaluators = (
+            dataclasses.replace(each, prompts=prompts) if isinstance(each, retrieval.Retrieval) else each
+            for each in self.evaluators
+        )
+        return self._replace(evaluators=tuple(evaluators))
+
+    def others(self, corpus: AnyCorpus) -> list[Corpus]:
+        """For each fold all other rows of the corpus."""
+        assert isinstance(corpus, Corpus)  # the fields are checked together
+        return [corpus.only(np.flatnonzero(self.of != number)) for number in range(len(self.evaluators))]
 
 
 class HeldOut(NamedTuple):
@@ -50,11 +81,11 @@ def hold_out_rows(
         raise UserError(f"{field}: {why}. Name pairs to score on ({option('eval', 'FILE')}), or set data.held_out=0")
     rest, development, test = (examples.take(rows) for rows in split[:3])
     if examples.scores is not None:
-        graded = [{NAME: _graded(part)} for part in (development, test)]
+        graded = [{NAME: as_graded_pairs(part)} for part in (development, test)]
         chooses = sts.Correlation(f"eval/{NAME}", graded[0])
         return HeldOut(rest, Evaluation(chooses, [sts.Similarity(graded[1])], True, None))
-    documents = _documents([development, test, rest])
-    tasks = [{NAME: _collection(part, documents)} for part in (development, test)]
+    documents = list_documents([development, test], [rest])
+    tasks = [{NAME: as_collection(part, documents)} for part in (development, test)]
     first = fields.measures[0]
     ranking = retrieval.Ranking(f"eval/{NAME}_{first}", retrieval.Retrieval(tasks[0], [first], fields.storage, devices))
     final = retrieval.Retrieval(tasks[1], fields.measures, fields.storage, devices)
@@ -87,23 +118,27 @@ def obstacle(spec: HeldOutSpec, examples: Examples, split: Split) -> str:
     return ""
 
 
-def _graded(examples: Examples) -> sts.Pairs:
+def as_graded_pairs(examples: Examples) -> sts.Pairs:
+    """Pairs with scores."""
     assert examples.scores is not None
     first, second = ([" ".join(text.split()) for text in column] for column in examples.columns[:2])
     return sts.Pairs(first, second, examples.scores.astype(np.float64), {})
 
 
-def _documents(parts: Sequence[Examples]) -> list[str]:
-    """The distinct texts of all columns but the anchors', the positives of the first two parts first."""
-    documents = dict.fromkeys(text for part in parts[:2] for text in part.columns[1])
-    for text in (text for part in parts for column in part.columns[1:] for text in column if text):
+def list_documents(judged: Sequence[Examples], others: Sequence[Examples] = ()) -> list[str]:
+    """The distinct texts of all columns but the anchors', at most `MOST_DOCUMENTS`, but all positives that are judged.
+
+    These come first.
+    """
+    documents = dict.fromkeys(text for part in judged for text in part.columns[1])
+    for text in (text for part in (*judged, *others) for column in part.columns[1:] for text in column if text):
         if len(documents) >= MOST_DOCUMENTS:
             break
         documents[text] = None
     return [*documents]
 
 
-def _collection(examples: Examples, documents: Sequence[str]) -> beir.Collection:
+def as_collection(examples: Examples, documents: Sequence[str]) -> beir.Collection:
     """The anchors as queries, each with its positives as the relevant ones among the documents."""
     row = {text: f"{number:09}" for number, text in enumerate(documents)}
     queries = {text: f"q{number}" for number, text in enumerate(dict.fromkeys(examples.columns[0]))}
@@ -116,3 +151,45 @@ def _collection(examples: Examples, documents: Sequence[str]) -> beir.Collection
         -1 if (queries[text], row.get(text)) in judgements else places.get(text, -1) for text in collection.first
     ]
     return dataclasses.replace(collection, same_ids=np.array(own_places))  # unless it is judged, no answer
+
+
+def split_examples(
+    examples: Examples, spec: FoldsSpec, fields: retrieval.RetrievalSpec, devices: Sequence[jax.Device] | None = None
+) -> Folds:
+    """Splits rows that share no anchor and no positive into folds, which are scored as rows held out are.
+
+    Queries of all folds search the same documents: those of all rows, at most `held_out.MOST_DOCUMENTS`.
+
+    Raises:
+      UserError: for sentences alone, too few groups of rows, and scores that are all the same.
+    """
+    field = f"config.data.folds={spec.folds}"
+    if len(examples.columns) < 2:
+        raise UserError(f"{field}: {spec.data} has sentences without positives, which cannot be scored; set it to 0")
+    of, groups = in_folds(examples.columns[:2], spec.folds, spec.seed)
+    if why := obstacle_to_folds(of, groups, examples.scores, spec):
+        raise UserError(f"{field}: {why}. Set it to 0, or bring more rows")
+    parts = [examples.take(np.flatnonzero(of == number)) for number in range(spec.folds)]
+    if examples.scores is not None:
+        return Folds(of, tuple(sts.Similarity({NAME: as_graded_pairs(part)}) for part in parts))
+    documents = list_documents(parts)
+    tasks = [{NAME: as_collection(part, documents)} for part in parts]
+    measures = fields.measures[:1]
+    return Folds(of, tuple(retrieval.Retrieval(task, measures, fields.storage, devices) for task in tasks))
+
+
+def obstacle_to_folds(
+    of: Int[np.ndarray, " N"],
+    groups: Int[np.ndarray, " N"],
+    scores: Float32[np.ndarray, " N"] | None,
+    spec: FoldsSpec,
+) -> str:
+    """Why these folds could not judge anything, as text; "" if they can."""
+    independent = int(groups.max()) + 1
+    if independent < FEWEST_IN_FOLDS:
+        stay = f"its {len(of):,} rows stay together where they share an anchor or a positive"
+        return f"{spec.data}: {stay}: {independent} groups in all; {FEWEST_IN_FOLDS} are needed"
+    for number in () if scores is None else range(spec.folds):
+        if np.ptp(scores[of == number]) == 0:
+            return f"{spec.data}: all scores of a fold are {scores[of == number][0]:g}: no correlation"
+    return ""

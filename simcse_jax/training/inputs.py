@@ -8,6 +8,7 @@ import jax
 import numpy as np
 
 from simcse_jax.data.corpora import AnyCorpus
+from simcse_jax.data.sources import Examples
 from simcse_jax.data.tokens import prompts_by_name
 from simcse_jax.devices import backend, processes
 from simcse_jax.errors import UserError
@@ -28,9 +29,9 @@ from simcse_jax.runs.state import ModelSpec
 from simcse_jax.training.data_spec import DataSpec
 from simcse_jax.training.evaluation import Evaluation
 from simcse_jax.training.generator import Generator
-from simcse_jax.training.held_out import HeldOut, HeldOutSpec, hold_out_rows
+from simcse_jax.training.held_out import Folds, FoldsSpec, HeldOut, HeldOutSpec, hold_out_rows, split_examples
 from simcse_jax.training.prepared import find_folders
-from simcse_jax.training.reading import read_training_examples
+from simcse_jax.training.reading import check_enough, read_training_examples
 
 
 class Inputs(NamedTuple):
@@ -48,6 +49,7 @@ class Inputs(NamedTuple):
     adapter: dict[str, np.ndarray] | None = None  # LoRA's first values; None: fresh ones
     sizes: tuple[int, ...] = ()  # of truncated embeddings, at which the model is scored too
     positive_template: Template | None = None  # around all but anchors, in place of the tokenizer's
+    folds: Folds | None = None  # of the rows, which judge whether training helps; None: they do not
 
     @property
     def prompts(self) -> dict[str, str]:
@@ -157,17 +159,31 @@ def read_positive_template(text: str, denoising: str, model: Pretrained, tokeniz
 
 def read_held_out(data: DataSpec, spec: HeldOutSpec, fields: RetrievalSpec, devices: Sequence[jax.Device]) -> HeldOut:
     """The rows to train on and the evaluation on the others, whose numbers are printed; see `hold_out_rows`."""
-    if prepared := find_folders(data.train):
-        raise UserError(
-            f"config.data.held_out={spec.rows}: {next(iter(prepared))} is a prepared corpus, which has "
-            "tokens and no texts; set eval.data"
-        )
-    examples = read_training_examples(data)
+    examples = _read_rows(data, f"config.data.held_out={spec.rows}")
     held = hold_out_rows(examples, spec, fields, devices)
     rows = len(examples) - len(held.examples)
     use = "half choose the best checkpoint, half are the test set" if spec.chooses else "the test set"
     processes.say(f"{data.train}: {rows:,} of {len(examples):,} rows are held out: {use}")
     return held
+
+
+def read_folds(
+    data: DataSpec, spec: FoldsSpec, fields: RetrievalSpec, devices: Sequence[jax.Device]
+) -> tuple[Examples, Folds]:
+    """The rows to train on, and their folds; see `split_examples`."""
+    examples = _read_rows(data, f"config.data.folds={spec.folds}")
+    folds = split_examples(examples, spec, fields, devices)
+    check_enough(data.batch_size, data.train, len(examples) - int(np.bincount(folds.of).max()), None)
+    processes.say(f"{data.train}: {len(examples):,} rows in {spec.folds} folds, each scored by a model of the others")
+    return examples, folds
+
+
+def _read_rows(data: DataSpec, field: str) -> Examples:
+    if prepared := find_folders(data.train):
+        raise UserError(
+            f"{field}: {next(iter(prepared))} is a prepared corpus, which has tokens and no texts; set eval.data"
+        )
+    return read_training_examples(data)
 
 
 def choose_devices(wanted: int, parts: int, batch_size: int) -> list[jax.Device]:

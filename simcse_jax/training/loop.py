@@ -21,6 +21,7 @@ from simcse_jax.runs.checkpoints import Checkpoints
 from simcse_jax.runs.metrics_file import Metrics
 from simcse_jax.runs.state import TrainState
 from simcse_jax.runs.workdir import Workdir
+from simcse_jax.training.folds import CrossFitted
 from simcse_jax.training.patience import Patience
 from simcse_jax.training.programs import Updates
 from simcse_jax.training.schedule import Due
@@ -45,7 +46,8 @@ class Training:
     checkpoints: Checkpoints
     traced_update: Callable[..., Any] | None = None  # `updates` with a trace of some calls
     metrics: Metrics | None = None  # in the first process alone
-    ended: bool = False  # by patience
+    ended: bool = False  # by patience, or since folds say that training does not help
+    cross_fitted: CrossFitted | None = None  # what they say
     callbacks: Sequence[Callable[[int, Mapping[str, float]], object]] = ()  # get the step and the scores
     ahead: int = 1  # how many updates are compiled before the first one
     pending: list[tuple[int, dict[str, jax.Array]]] = dataclasses.field(default_factory=list)  # still on the device

@@ -1,11 +1,12 @@
 """The update of every step, in one program, or in two: the smaller one is enough for most batches."""
 
 import time
+from collections.abc import Sequence
 from typing import Any
 
 import jax
 
-from simcse_jax.data.corpora import AnyBatches
+from simcse_jax.data.corpora import AnyBatches, largest
 from simcse_jax.devices import processes
 from simcse_jax.devices.flops import peak, product_flops
 from simcse_jax.models.platforms import tracing_for
@@ -23,11 +24,15 @@ class Updates:
     needed.
     """
 
-    def __init__(self, setup: Setup, batches: AnyBatches):
-        """Chooses the programs' sizes by the batches."""
+    def __init__(self, setup: Setup, batches: AnyBatches, parts: Sequence[AnyBatches] = ()):
+        """Chooses the programs' sizes by the batches.
+
+        With batches of `parts` of the rows too, one program is large enough for all steps of either.
+        """
         self._setup = setup
         steps, devices = setup.schedule.total, setup.mesh.size
-        self._sizes = batches.sizes(steps, devices, setup.recipe.chunk_size, unpad=setup.unpad)
+        sizes = [each.sizes(steps, devices, setup.recipe.chunk_size, unpad=setup.unpad) for each in (batches, *parts)]
+        self._sizes = largest(sizes) if parts else sizes[0]
         for line in batches.repeated():
             processes.say(line)
         self._steps = [

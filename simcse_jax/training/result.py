@@ -6,7 +6,7 @@ from typing import Any
 
 from simcse_jax.devices import processes
 from simcse_jax.encoding.embedder import Embedder
-from simcse_jax.evaluation.against import Comparison, compare
+from simcse_jax.evaluation.against import Comparison, compare, measure
 from simcse_jax.evaluation.postprocess import transformed
 from simcse_jax.evaluation.sts import aligned
 from simcse_jax.host.progress import doing
@@ -57,6 +57,12 @@ def report(training: Training, best: int, embed: Embedder, start: Embedder | Non
     checkpoint is compared with it, and the start is kept unless the checkpoint is better.
     """
     inputs, folder, seed = training.setup.inputs, training.folder, training.setup.spec.seed
+    if training.cross_fitted:
+        result = {BEST_STEP: best, AGAINST_START: training.cross_fitted.result | {"step": best}}
+        if processes.is_first():
+            folder.write_result(result)
+        training.say(describe_comparison(training.cross_fitted.comparison))
+        return result
     if inputs.evaluation is None:
         training.say(f"done; the last checkpoint (step {best}) is in {folder}")
         return {}
@@ -66,7 +72,7 @@ def report(training: Training, best: int, embed: Embedder, start: Embedder | Non
         result = final_scores(inputs, embed, seed, before)
         if start is not None:
             first, last = (transformed(encode, inputs.evaluation.postprocess, seed) for encode in (start, embed))
-            comparison = compare(inputs.evaluation.at_end, first, last, seed)
+            comparison = compare(*measure(inputs.evaluation.at_end, first, last), seed)
             against = {AGAINST_START: comparison._asdict() | {"step": best}}
             if not comparison.is_better:
                 best, result = 0, final_scores(inputs, start, seed, {})

@@ -10,6 +10,7 @@ from simcse_jax.config.fields import LARGEST, flatten, trains
 from simcse_jax.config.loss_fields import matryoshka_sizes
 from simcse_jax.config.recorded import config_fingerprint, to_record
 from simcse_jax.config.sections import Config, Section
+from simcse_jax.data.corpora import AnyCorpus
 from simcse_jax.devices import processes
 from simcse_jax.devices.backend import slow_bfloat16
 from simcse_jax.devices.preemption import Preemption
@@ -25,6 +26,7 @@ from simcse_jax.runs.reporters.opening import check_installed, report_to_all
 from simcse_jax.runs.state import TrainState, add_parts, frozen_params, model_spec, starting_adapter
 from simcse_jax.runs.workdir import Workdir
 from simcse_jax.training.evaluation import check_postprocess, check_sizes, read_analysis, read_evaluation
+from simcse_jax.training.folds import cross_fit
 from simcse_jax.training.generator import read_generator
 from simcse_jax.training.inputs import (
     Inputs,
@@ -32,6 +34,7 @@ from simcse_jax.training.inputs import (
     check_poolers,
     check_projector,
     choose_devices,
+    read_folds,
     read_held_out,
     read_masking,
     read_positive_template,
@@ -43,7 +46,16 @@ from simcse_jax.training.profiling import LAST_TRACED, trace_steps
 from simcse_jax.training.programs import Updates
 from simcse_jax.training.reading import read_corpus
 from simcse_jax.training.result import finish
-from simcse_jax.training.setup import analysis_spec, check_corpus, data_spec, evaluation_spec, held_out_spec, make_setup
+from simcse_jax.training.setup import (
+    analysis_spec,
+    check_corpus,
+    data_spec,
+    evaluation_spec,
+    folds_spec,
+    held_out_spec,
+    make_settings,
+    make_setup,
+)
 
 READ = (
     "model.init_from",
@@ -95,16 +107,22 @@ def train_and_evaluate(
         setup = make_setup(config, inputs)
         checkpoints = Checkpoints(folder.path, config.checkpoint.keep_every)
         state, batches = setup.state(), setup.batches()
-        parts = setup, folder, Patience(config.train.patience), batches, Updates(setup, batches), setup.settings()
+        corpora = inputs.folds.others(inputs.corpus) if inputs.folds and inputs.corpus else []
+        updates = Updates(setup, batches, [corpus.batches(setup.batch_size, setup.spec.seed) for corpus in corpora])
+        parts = setup, folder, Patience(config.train.patience), batches, updates, setup.settings()
         training = Training(*parts, checkpoints, callbacks=callbacks)
         state, resumed = training.restore(state)
         if resumed is not None:
-            preemption.resumed(resumed)
+            preemption.saved(f"step {resumed}")
         with processes.exit_together():
             if processes.is_first():
                 training.metrics = folder.metrics(resumed)
         with closing_all([part for part in (training.metrics, checkpoints) if part is not None]):
             begin(training, config, resumed, int(state.step))
+            if inputs.folds:
+                settings = [make_settings(config, count_steps(config, corpus)) for corpus in corpora]
+                training.cross_fitted = cross_fit(setup, updates, corpora, settings, folder.path, preemption)
+                training.ended = not training.cross_fitted.comparison.is_better
             state = train(training, state, preemption, resumed, trace)
             finish(training, state)
     return processes.is_first()
@@ -139,9 +157,12 @@ def read_inputs(config: Section) -> Inputs:
     spec, data, scored, training = model_spec(config), data_spec(config), evaluation_spec(config), trains(config)
     batch_size, views = config.train.batch_size, config.views
     devices = choose_devices(config.parallel.devices, config.parallel.parts, batch_size if training else 0)
-    apart = None
+    apart = examples = folds = None
     if config.data.held_out and training:
         apart = read_held_out(data, held_out_spec(config), scored.retrieval, devices)
+        examples = apart.examples
+    if config.data.folds and training:
+        examples, folds = read_folds(data, folds_spec(config), scored.retrieval, devices)
     evaluation = apart.evaluation if apart else read_evaluation(scored, devices)
 
     model = read_start(spec, training, measured=config.analysis.every > 0)
@@ -165,9 +186,9 @@ def read_inputs(config: Section) -> Inputs:
         return Inputs(devices, evaluation, model, tokenizer, None, language_model, analysis, 0, adapter=adapter)
 
     sizes = check_sizes(matryoshka_sizes(config), model.config.sentence_size, evaluation)
-    corpus = read_corpus(data, model, tokenizer, apart and apart.examples)
+    corpus = read_corpus(data, model, tokenizer, examples)
     check_corpus(config, corpus)
-    total_steps = config.train.max_steps or config.train.epochs * corpus.steps_per_epoch(batch_size)
+    total_steps = count_steps(config, corpus)
     if total_steps > LARGEST:
         raise UserError(f"config.train.epochs={config.train.epochs}: gives {total_steps:,} steps; at most {LARGEST:,}")
     inputs = Inputs(
@@ -175,7 +196,15 @@ def read_inputs(config: Section) -> Inputs:
         sizes=sizes,
         positive_template=template,
     )
-    return inputs._replace(evaluation=evaluation and evaluation.with_prompts(inputs.prompts))
+    prompts = inputs.prompts
+    return inputs._replace(
+        evaluation=evaluation and evaluation.with_prompts(prompts), folds=folds and folds.with_prompts(prompts)
+    )
+
+
+def count_steps(config: Section, corpus: AnyCorpus) -> int:
+    """The steps of training on a corpus."""
+    return config.train.max_steps or config.train.epochs * corpus.steps_per_epoch(config.train.batch_size)
 
 
 def enter(job: contextlib.ExitStack, folder: Workdir, config: Section, inputs: Inputs) -> None:
@@ -224,7 +253,7 @@ def train(
 ) -> TrainState:
     """All steps that are left, with a trace of some of them in the folder `trace`."""
     steps_left, schedule = training.left(int(state.step)), training.setup.schedule
-    if not schedule.total and resumed is None:
+    if not steps_left and resumed is None:
         training.look(0, state, schedule.due(0))
     if trace and not steps_left:
         processes.say(f"--profile {trace}: no step is left that could be traced")

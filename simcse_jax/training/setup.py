@@ -60,7 +60,7 @@ from simcse_jax.training.data_spec import Augmentation, DataSpec
 from simcse_jax.training.evaluation import AnalysisSpec, EvaluationSpec
 from simcse_jax.training.gathering import ByLayer, cast_to_product_dtype
 from simcse_jax.training.generator import build_networks
-from simcse_jax.training.held_out import HeldOutSpec
+from simcse_jax.training.held_out import FoldsSpec, HeldOutSpec
 from simcse_jax.training.inputs import Inputs
 from simcse_jax.training.learning_rate import warmup_steps
 from simcse_jax.training.optimizer import Optimization
@@ -221,6 +221,11 @@ def held_out_spec(config: Config) -> HeldOutSpec:
     return HeldOutSpec(config.data.held_out, config.data.train, config.seed, chooses=config.eval.every > 0)
 
 
+def folds_spec(config: Config) -> FoldsSpec:
+    """The folds of the training data that judge whether training helps."""
+    return FoldsSpec(config.data.folds, config.data.train, config.seed)
+
+
 def evaluation_spec(config: Config) -> EvaluationSpec:
     """How a run is scored."""
     fields, halved = config.eval, config.eval.against_start and config.eval.every > 0
@@ -269,7 +274,7 @@ def make_setup(config: Section, inputs: Inputs) -> Setup:
     corpus = inputs.corpus
     parts = [(part.num_columns, part.lengths) for part in corpus.parts] if corpus is not None else [(1, ())]
     intervals = config.train.log_every, config.eval.every, config.analysis.every, config.checkpoint.keep_every
-    schedule = Schedule(inputs.total_steps, *intervals, keep_start=config.eval.against_start and has_scores(config))
+    schedule = Schedule(inputs.total_steps, *intervals, keep_start=keeps_start(config))
     return Setup(
         spec,
         inputs,
@@ -290,6 +295,11 @@ def make_setup(config: Section, inputs: Inputs) -> Setup:
         scores_both=spec.dual_encoder and config.eval.encoder == "better",
         frozen=on_devices if frozen else None,
     )
+
+
+def keeps_start(config: Section) -> bool:
+    """Whether the model that a run starts from is saved, since it may be the better one."""
+    return bool(config.data.folds or (config.eval.against_start and has_scores(config)))
 
 
 class AbstractStep(NamedTuple):

@@ -4,8 +4,9 @@
     pairs and more      16 to 128, n / 32     5 epochs of few rows, 1 of many    2e-5
     sentences           64                    1 epoch, at most 4,000 steps       1e-5
 
-A run has ten evaluations, or with 500 steps or fewer only that of the end. Of data with pairs, a tenth is held out, but
-at least 100 rows if these are not more than 30%, and at most 2,000.
+Fewer than 5,000 rows with pairs judge in five folds whether training helps (`data.folds`), and all of them train what
+is kept. Of more, 2,000 are held out. A run without folds has ten evaluations, for which another 2,000 are held out, or
+with 500 steps or fewer only that of the end.
 """
 
 import warnings
@@ -19,7 +20,6 @@ from ml_collections import config_dict
 
 from simcse_jax.choices import LABELS, RETRIEVAL
 from simcse_jax.config.checks import check_field
-from simcse_jax.config.evaluation_fields import has_scores
 from simcse_jax.config.fields import FIELDS, flatten
 from simcse_jax.data.columns import (
     SCORES,
@@ -36,7 +36,7 @@ from simcse_jax.data.columns import (
 )
 from simcse_jax.data.examples import draw, numbers_beside, open_source, open_table, prefix_of
 from simcse_jax.data.files import files_of
-from simcse_jax.data.held_out import FEWEST
+from simcse_jax.data.held_out import in_folds
 from simcse_jax.data.labels import UNLABELLED, NamedLabel
 from simcse_jax.data.rows import MISSING, is_number
 from simcse_jax.data.scores import Scores, parse_score
@@ -52,15 +52,17 @@ from simcse_jax.objectives.registry import needing, trained_objectives
 from simcse_jax.runs.loading import load_model
 from simcse_jax.runs.state import model_spec
 from simcse_jax.training.data_spec import DataSpec
-from simcse_jax.training.held_out import HeldOutSpec, obstacle, split_rows
-from simcse_jax.training.setup import data_spec, held_out_spec
+from simcse_jax.training.held_out import obstacle, obstacle_to_folds, split_rows
+from simcse_jax.training.setup import data_spec, folds_spec, held_out_spec
 
 LOOKED_AT = 1000  # rows whose lengths are looked at
 MANY_LABELS = 20
 SHORTEST, STEP = 32, 32  # tokens: the least length, and the multiple that lengths are rounded up to
 MOST_STEPS = 4000  # on sentences alone
 FEW_STEPS = 500  # with no more of them the last checkpoint is taken, and all that is held out compares it
-FEW, MANY = 100, 2000  # rows held out, at least and at most
+FOLDS = 5
+MOST_IN_FOLDS = 5000  # rows; more take long to train on six times, and 2,000 that are held out find a gain of a point
+FEW, HELD_OUT = 100, 2000  # rows that compare: without folds at least, and where folds would be too large
 
 
 class DataSummary(NamedTuple):
@@ -109,20 +111,28 @@ def complete(config: config_dict.ConfigDict, user_fields: AbstractSet[str]) -> N
     longest = max(settled["data.prompts.anchor"], settled["data.prompts.positive"], key=len)
     settled |= {"data.max_length": fitting_length(model, [longest + text for text in data.texts])}
 
-    def settle(held_out: int) -> None:
-        values = settled | {"data.held_out": held_out} | size_fields(data.rows - held_out, data.width, set_already)
-        if not (held_out or config.eval.data or config.eval.retrieval.data):
-            values["eval.against_start"] = False
+    scored = bool(config.eval.data or config.eval.retrieval.data)
+
+    def settle(folds: int = 0, held_out: int = 0) -> None:
+        values = settled | size_fields(data.rows - held_out, data.width, set_already)
+        values |= {
+            "data.folds": folds,
+            "data.held_out": held_out,
+            "eval.against_start": bool(folds or held_out or scored),
+        }
+        values |= {"eval.every": 0} if folds else {}
         config.update_from_flattened_dict({name: value for name, value in values.items() if name not in user_fields})
 
-    if "data.held_out" in user_fields:
-        settle(config.data.held_out)
-    else:
-        scored = config.eval.data or config.eval.retrieval.data
-        held_out, why = (0, "") if scored else rows_to_hold_out(data, objectives)
-        settle(held_out)
-        if held_out and (why := find_obstacle(data, held_out_spec(config), config.data.subsample)):
-            settle(0)
+    why = "" if scored else no_judges(data, objectives)
+    settle()
+    if not (scored or why or config.data.held_out):
+        folds = set_already.get("data.folds", FOLDS if data.rows < MOST_IN_FOLDS else 0)
+        held_out = 0 if folds else rows_to_hold_out(data.rows)
+        settle(folds, held_out)
+        if held_out and config.eval.every and data.rows > 4 * held_out:  # half of them choose the checkpoint
+            settle(folds, 2 * held_out)
+        if why := find_obstacle(data, config):
+            settle()
     columns = f" ({listed(data.columns)})" if data.columns[1:] else ""
     train, score_every = config.train, config.eval.every
     shown = {
@@ -133,8 +143,10 @@ def complete(config: config_dict.ConfigDict, user_fields: AbstractSet[str]) -> N
         "at most": f"{config.data.max_length} tokens",
         "evaluations": f"every {score_every} steps" if score_every else "at the start and the end",
     }
+    if config.data.folds:
+        shown["evaluations"] = f"in {config.data.folds} folds"
     processes.say(f"tune: {data.rows:,} {data.kind}{columns}; {', '.join(f'{name} {shown[name]}' for name in shown)}")
-    if not has_scores(config) and "data.held_out" not in user_fields:
+    if why:
         judge = option("eval", "FILE")
         processes.say(f"tune: not compared with the start: {why}; give {judge}: pairs with scores, or BEIR's layout")
 
@@ -189,23 +201,30 @@ def retrieval_fields(data: str, named: str, user_fields: AbstractSet[str]) -> di
     return fields
 
 
-def rows_to_hold_out(data: DataSummary, objectives: Mapping[str, Any]) -> tuple[int, str]:
-    """How many rows are held out to choose the checkpoint and to compare it with the start; if none, why."""
+def no_judges(data: DataSummary, objectives: Mapping[str, Any]) -> str:
+    """Why no rows of these data can tell whether training helps, as text; "" if some can."""
     if data.width == 1:
-        return 0, "sentences alone cannot tell whether training helps"
+        return "sentences alone cannot tell whether training helps"
     for need, description in (("labels", "labels"), ("teacher", "a teacher")):
         if needed_by := needing(objectives, need):
-            return 0, f"objective.{needed_by[0].name} is trained with {description}, by which nothing is held out"
-    count = min(MANY, max(data.rows // 10, min(FEW, 3 * data.rows // 10)))
-    least = -(-2 * FEWEST * 10 // 3)
-    return (count, "") if count >= 2 * FEWEST else (0, f"{data.rows} rows are too few, {least} are needed")
+            return f"objective.{needed_by[0].name} is trained with {description}, by which nothing is held out"
+    return ""
 
 
-def find_obstacle(data: DataSummary, spec: HeldOutSpec, subsample: int) -> str:
-    """Why the rows that are to be held out cannot be, as text; "" if they can."""
+def rows_to_hold_out(rows: int) -> int:
+    """How many of these rows compare the model with the start, without folds."""
+    return HELD_OUT if rows >= MOST_IN_FOLDS else max(rows // 10, min(FEW, 3 * rows // 10))
+
+
+def find_obstacle(data: DataSummary, config: config_dict.ConfigDict) -> str:
+    """Why the rows cannot judge as the config says, as text; "" if they can."""
     examples = Examples(data.pairs, 0, scores=np.array(data.scores, np.float32) if data.score else None)
-    if subsample:
-        examples = draw(examples, subsample, spec.seed, spec.data)
+    if config.data.subsample:
+        examples = draw(examples, config.data.subsample, config.seed, config.data.train)
+    if config.data.folds:
+        of, groups = in_folds(examples.columns, config.data.folds, config.seed)
+        return obstacle_to_folds(of, groups, examples.scores, folds_spec(config))
+    spec = held_out_spec(config)
     return obstacle(spec, examples, split_rows(spec, examples))
 
 

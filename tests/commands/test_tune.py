@@ -1,14 +1,17 @@
 import csv
 import json
+import os
 import re
 import shutil
 
 import numpy as np
 import pytest
+import scipy.stats
 from support import call, finish, lines, refused, sentences, start_processes
 
 from simcse_jax import SimCSE
 from simcse_jax.runs.checkpoints import Checkpoints
+from simcse_jax.training import folds
 from simcse_jax.training import result as training_result
 
 SHORT = ("--config.train.max_steps=4", "--config.eval.every=2", "--config.parallel.devices=1")
@@ -29,12 +32,49 @@ def tune(model, data, workdir, *more):
     return call("tune", "--model", model, "--data", data, "--workdir", workdir, *SHORT, *more)
 
 
+def is_start(workdir, start):
+    found = SimCSE(workdir).encode(["a b"])
+    return bool(np.abs(found - SimCSE(start).encode(["a b"])).max() < 1e-5)
+
+
+def test_folds_decide_and_all_rows_train_what_is_kept(tiny_bert, pairs, tmp_path, monkeypatch):
+    compare, low = folds.compare, 1.0
+    monkeypatch.setattr(folds, "compare", lambda *args: compare(*args)._replace(low=low))
+    run, more = tmp_path / "run", ("--config.train.learning_rate=1e-3",)
+    done = tune(tiny_bert, pairs, run, *more)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("compiled ") == 1 and "100 rows in 5 folds" in done.stdout
+    result = json.loads((run / "result.json").read_text())
+    against, saved = result["against_start"], json.loads((run / "folds.json").read_text())["folds"]
+    assert result["best_step"] == against["step"] == 4 and against["rows"] == 100 and len(against["folds"]) == 5
+    assert [len(gold) for *_, gold in saved] == [20] * 5
+    scores = [[100 * scipy.stats.spearmanr(side, gold)[0] for side in sides] for _, *sides, gold in saved]
+    assert np.allclose(against["folds"], scores, atol=1e-3)
+    assert np.allclose([against["before"], against["after"]], np.mean(scores, 0), atol=1e-3)
+    assert not is_start(run, tiny_bert) and "held_out" not in result
+    # Killed after the third fold: the others are trained, and all is as before. Without a gain the start is kept.
+    for name in ("checkpoints", "metrics.jsonl", "result.json"):
+        (shutil.rmtree if name == "checkpoints" else os.remove)(run / name)
+    (run / "folds.json").write_text(json.dumps({"measure": "Spearman × 100", "folds": saved[:3]}))
+    low = -1.0
+    done = tune(tiny_bert, pairs, run, *more)
+    assert done.returncode == 0 and "fold 3 of 5" not in done.stdout and "fold 4 of 5" in done.stdout, done.stderr
+    assert json.loads((run / "folds.json").read_text())["folds"] == saved
+    found = json.loads((run / "result.json").read_text())
+    assert found["best_step"] == 0 and found["against_start"] == against | {"low": -1.0, "step": 0}
+    assert is_start(run, tiny_bert) and Checkpoints(run, read_only=True).steps == [0]
+    assert tune(tiny_bert, pairs, run, *more).returncode == 0  # it is finished
+    assert json.loads((run / "result.json").read_text()) == found
+    assert call("export", "--workdir", run, "--output", tmp_path / "out").returncode == 0
+    assert "Each of 5 folds was scored" in (tmp_path / "out" / "README.md").read_text()
+
+
 @pytest.mark.parametrize("helped", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_the_start_is_kept_unless_training_helped(tiny_bert, pairs, tmp_path, monkeypatch, helped):
     compare = training_result.compare
     low = 1.0 if helped else -1.0
     monkeypatch.setattr(training_result, "compare", lambda *args: compare(*args)._replace(low=low))
-    done = tune(tiny_bert, pairs, tmp_path / "run", "--config.train.learning_rate=1e-3")
+    done = tune(tiny_bert, pairs, tmp_path / "run", "--folds=0", "--config.train.learning_rate=1e-3")
     assert done.returncode == 0, done.stderr
     assert "30 of 100 rows are held out" in done.stdout
     header = r"before and after training \(Spearman × 100\):\nbefore \|  after \| change \| +95% interval\n[-+]+\n"
@@ -44,10 +84,9 @@ def test_the_start_is_kept_unless_training_helped(tiny_bert, pairs, tmp_path, mo
     against = result["against_start"]
     assert against["measure"] == "Spearman × 100"
     assert (result["best_step"] > 0) == helped and against["step"] in (2, 4)
-    found, start = SimCSE(tmp_path / "run"), SimCSE(tiny_bert)
-    assert (np.abs(found.encode(["a b"]) - start.encode(["a b"])).max() < 1e-5) == (not helped)
+    assert is_start(tmp_path / "run", tiny_bert) == (not helped)
     assert result["held_out"]["spearman"] == pytest.approx(against["after" if helped else "before"], abs=1e-3)
-    again = tune(tiny_bert, pairs, tmp_path / "run", "--config.train.learning_rate=1e-3")  # it is finished
+    again = tune(tiny_bert, pairs, tmp_path / "run", "--folds=0", "--config.train.learning_rate=1e-3")  # it is finished
     assert again.returncode == 0 and json.loads((tmp_path / "run" / "result.json").read_text()) == result
 
 
@@ -90,8 +129,8 @@ def test_several_processes_tune_together(tiny_bert, pairs, tmp_path):
     assert [code for code, _, _ in done] == [0, 0], done
     assert tune(tiny_bert, pairs, tmp_path / "one", "--config.train.learning_rate=1e-3").returncode == 0
     one, two = (json.loads((tmp_path / name / "result.json").read_text()) for name in ("one", "two"))
-    assert one["held_out"]["spearman"] == pytest.approx(two["held_out"]["spearman"], abs=1e-2)
-    assert one["best_step"] == two["best_step"] and "30 of 100 rows are held out" in done[0][1]
+    assert one["against_start"]["after"] == pytest.approx(two["against_start"]["after"], abs=1e-2)
+    assert one["best_step"] == two["best_step"] and "100 rows in 5 folds" in done[0][1]
 
 
 def test_help_and_the_name_of_the_workdir(tiny_bert, pairs, monkeypatch):

@@ -1,6 +1,6 @@
 import numpy as np
 
-from simcse_jax.data.held_out import connected, hold_out
+from simcse_jax.data.held_out import connected, hold_out, in_folds
 
 ROWS = 400
 # Every third row shares its anchor with the row before it, but for spaces and case.
@@ -21,3 +21,14 @@ def test_rows_with_a_text_in_common_are_one_group_of_one_part_which_the_seed_dra
     answers = ["yes"] * 300 + [f"because of {row}" for row in range(100)]
     split = hold_out((POSITIVES, answers), 40, seed=0)
     assert min(split.development) >= 300 and min(split.test) >= 300 and len(split.rest) == 360
+
+
+def test_folds_share_no_text_and_have_much_the_same_size():
+    fold, groups = in_folds((ANCHORS, POSITIVES), 5, seed=1)
+    assert np.array_equal(groups, connected((ANCHORS, POSITIVES)))
+    assert [len({*fold[groups == group].tolist()}) for group in range(groups.max() + 1)] == [1] * (groups.max() + 1)
+    assert np.ptp(np.bincount(fold)) <= 1 and len(np.bincount(fold)) == 5
+    assert np.array_equal(fold, in_folds((ANCHORS, POSITIVES), 5, seed=1)[0])
+    assert not np.array_equal(fold, in_folds((ANCHORS, POSITIVES), 5, seed=2)[0])
+    answers = ["yes"] * 300 + [f"because of {row}" for row in range(100)]  # most of them one group
+    assert np.bincount(in_folds((POSITIVES, answers), 5, seed=0)[0], minlength=5).tolist().count(25) == 4

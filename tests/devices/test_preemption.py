@@ -41,7 +41,7 @@ def test_before_the_first_step_a_signal_ends_the_run_at_once_and_a_resumed_one_n
         with pytest.raises(KeyboardInterrupt, match=f"Ctrl-C: {saved}; {then}"):
             send(signal.SIGINT)
         assert not preemption._training
-        preemption.resumed(500)
+        preemption.saved("step 500")
         preemption._interrupted = False  # as a run that starts again
 
 

@@ -3,7 +3,7 @@ import pytest
 import scipy.stats
 
 from simcse_jax.evaluation import against, beir, retrieval, sts
-from simcse_jax.evaluation.against import compare
+from simcse_jax.evaluation.against import Paired, measure
 from simcse_jax.evaluation.postprocess import Postprocess, transformed
 
 GENERATOR = np.random.default_rng(0)
@@ -23,6 +23,44 @@ def model(noise: float, seed: int = 1):
         return np.stack([np.cos(angles), np.sin(angles)], axis=1).astype(np.float32)
 
     return embed
+
+
+def compare(evaluators, before, after, seed=0):
+    return against.compare(*measure(evaluators, before, after), seed)
+
+
+def test_scores_of_samples_are_those_of_the_rows_repeated():
+    gold, before, after = (
+        GENERATOR.integers(5, size=50) / 4,
+        GENERATOR.normal(size=50).round(1),
+        GENERATOR.normal(size=50),
+    )
+    counts = GENERATOR.multinomial(50, np.full(50, 1 / 50), size=20)
+    counts[0] = np.eye(50)[3] * 50  # one row alone has no ranks
+    for task in (Paired(np.arange(50), before, after, gold), Paired(np.arange(50), before, after, None)):
+        for column, values in enumerate((before, after)):
+            found = task.scores(counts)[column]
+            for number, times in enumerate(counts):
+                rows = np.repeat(np.arange(50), times)
+                expected = values[rows].mean() if task.gold is None else sts.spearman(values[rows], gold[rows])
+                assert found[number] == pytest.approx(expected, abs=1e-9)
+
+
+def test_folds_count_alike_and_few_groups_widen_the_interval():
+    groups = np.arange(40)
+    better = Paired(groups, np.zeros(40), np.ones(40), None)
+    found = against.compare([better, better._replace(after=np.full(40, 3.0))], "mean", 0)
+    assert found == against.Comparison(0.0, 2.0, 2.0, 2.0, "mean")
+    generator = np.random.default_rng(0)
+    for rows in (10, 40):
+        values = generator.normal(size=rows)
+        found = against.compare([Paired(np.arange(rows), np.zeros(rows), values, None)], "mean", 0)
+        student = scipy.stats.t.ppf(0.975, rows - 1) * values.std() / rows**0.5
+        assert found.high - found.low == pytest.approx(2 * student, rel=0.06)
+    repeated = Paired(np.repeat(np.arange(10), 10), np.zeros(100), np.repeat(generator.normal(size=10), 10), None)
+    one = Paired(np.arange(10), np.zeros(10), repeated.after[::10], None)
+    widths = [(result := against.compare([task], "mean", 0)).high - result.low for task in (repeated, one)]
+    assert widths[0] == pytest.approx(widths[1], rel=1e-6)
 
 
 def test_the_interval_is_that_of_the_paired_differences_and_tells_a_gain_from_chance(monkeypatch):

@@ -1,10 +1,11 @@
 import numpy as np
 import pytest
 
+from simcse_jax.data.batches import Corpus
 from simcse_jax.data.sources import Examples
 from simcse_jax.errors import UserError
 from simcse_jax.evaluation.retrieval import RetrievalSpec
-from simcse_jax.training.held_out import HeldOutSpec, hold_out_rows
+from simcse_jax.training.held_out import FoldsSpec, HeldOutSpec, hold_out_rows, split_examples
 
 ANCHORS, POSITIVES, NEGATIVES = ([f"{name} {row}" for row in range(100)] for name in ("anchor", "positive", "negative"))
 
@@ -73,3 +74,38 @@ def test_rows_that_can_judge_nothing_are_refused():
     ):
         with pytest.raises(UserError, match=named):
             held_out(columns, scores=scores)
+
+
+def folds(columns, scores=None, count=5):
+    examples = Examples(columns, 0, scores=scores)
+    return examples, split_examples(examples, FoldsSpec(count, "pairs.csv", seed=42), RetrievalSpec())
+
+
+def test_no_fold_is_scored_on_what_its_model_was_trained_on():
+    anchors = [ANCHORS[row - row % 2] for row in range(100)]  # two rows each
+    _, split = folds((anchors, POSITIVES, NEGATIVES))
+    ids = np.arange(300).reshape(100, 3, 1).astype(np.int32)
+    parts = split.others(Corpus(ids, np.ones_like(ids, np.int8), scores=np.arange(100, dtype=np.float32)))
+    documents = set()
+    for part, evaluator in zip(parts, split.evaluators, strict=True):
+        (task,) = evaluator.tasks.values()
+        trained = part.scores.astype(int)
+        assert not {*task.first} & {anchors[row] for row in trained} and len(trained) + 2 * len(task.first) == 100
+        assert part.input_ids[:, 0, 0].tolist() == (3 * trained).tolist()
+        assert {task.first[query] for query, _, _ in task.judged} == {*task.first}
+        documents.add(tuple(task.second))
+    assert len(documents) == 1 and len(*documents) == 200  # all folds search the same
+    scores = np.arange(100, dtype=np.float32)
+    _, split = folds((ANCHORS, POSITIVES), scores)
+    assert sorted(np.concatenate([e.tasks["held_out"].gold for e in split.evaluators]).tolist()) == scores.tolist()
+
+
+def test_folds_that_can_judge_nothing_are_refused():
+    for columns, scores, named in (
+        ((ANCHORS,), None, "data.folds=5: pairs.csv has sentences without positives"),
+        ((["the same"] * 100, POSITIVES), None, "data.folds=5: .*: 1 groups in all; 50 are needed"),
+        ((ANCHORS[:40], POSITIVES[:40]), None, "data.folds=5: .*: 40 groups in all; 50 are needed"),
+        ((ANCHORS, POSITIVES), np.ones(100, np.float32), "data.folds=5: .* all scores of a fold are 1"),
+    ):
+        with pytest.raises(UserError, match=named):
+            folds(columns, scores)

@@ -37,7 +37,7 @@ def complete(tiny_bert, tmp_path, capsys):
 
 def test_pairs_are_trained_with_info_nce_and_some_held_out_by_a_model_with_its_own_pooler_and_head(complete, tiny_bert):
     config, said = complete(PAIRS, QA)
-    assert config.objective.info_nce.weight == 1 and config.data.held_out == 100
+    assert config.objective.info_nce.weight == 1 and config.data.folds == 5 and not config.data.held_out
     assert (config.train.batch_size, config.train.epochs, config.train.learning_rate) == (16, 5, 2e-5)
     assert config.eval.every == 0 and config.data.max_length == 32
     assert "tune: 1,000 pairs (question, answer); objective info_nce, batch size 16" in said
@@ -122,13 +122,13 @@ def test_what_the_fields_of_a_sweep_s_rows_follow_from_must_be_there_and_be_of_o
 
 def test_what_follows_from_data_and_other_fields(complete):
     for rows, names, kind, more, expected, said in (
-        (PAIRS, QA, "csv", "data.subsample=150", {"data.held_out": 45}, "tune: 150 pairs"),
+        (PAIRS, QA, "csv", "data.subsample=150 data.folds=0", {"data.held_out": 45}, "tune: 150 pairs"),
         (PAIRS[:40], QA, "csv", "seed=1", {"data.held_out": 0, "train.batch_size": 16, "eval.against_start": False},
-         "40 rows are too few, 67 are needed"),
+         "40 groups in all; 50 are needed"),
         (PAIRS, QA, "csv", "objective.gist.weight=1 teacher.model=x", {"data.held_out": 0}, "start: objective.gist is"),
         ([(f"a {n}", f"b {n % 8}") for n in range(300)], QA, "csv", "seed=1",
-         {"data.held_out": 0, "eval.against_start": False, "train.epochs": 5}, "8 groups in all, 2 among"),
-        (LISTS, None, "jsonl", "seed=1", {"data.held_out": 100}, "tune: 400 triplets (query, pos, neg)"),
+         {"data.held_out": 0, "eval.against_start": False, "train.epochs": 5}, "8 groups in all; 50 are needed"),
+        (LISTS, None, "jsonl", "seed=1", {"data.folds": 5, "eval.every": 0}, "tune: 400 triplets (query, pos, neg)"),
         (TOPICS, ["text", "label"], "csv", "seed=1", {"data.positives": ""}, "tune: 200 sentences"),
         (SENTENCES, None, "txt", "seed=1", {"data.held_out": 0, "train.batch_size": 64, "train.learning_rate": 1e-5},
          "sentences alone cannot tell whether training helps; give eval=FILE"),  # outside a command

@@ -1,0 +1,137 @@
+"""Cross-fitting (`data.folds`): whether training helps, judged by models that never saw the rows that judge them.
+
+For each fold of the rows (`held_out.Folds`) a model is trained on all others with the run's own settings, and compared
+with the start on the fold. The mean of the folds' differences has an interval (`evaluation.against`), which decides
+whether a model is trained on all rows. What is known of a finished fold is kept in `folds.json`.
+"""
+
+import json
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from simcse_jax.data.batches import Corpus
+from simcse_jax.data.corpora import AnyBatches
+from simcse_jax.devices import processes
+from simcse_jax.devices.preemption import Preemption
+from simcse_jax.encoding.embedder import Embedder, NotFinite
+from simcse_jax.errors import UserError
+from simcse_jax.evaluation.against import Comparison, Paired, compare, measure
+from simcse_jax.evaluation.evaluator import Embed
+from simcse_jax.host.progress import Progress, doing
+from simcse_jax.host.storage import Folder, read_json, write_atomically
+from simcse_jax.objectives.rows import StepSettings
+from simcse_jax.training.programs import Updates
+from simcse_jax.training.setup import Setup
+from simcse_jax.training.speed import Steps
+
+FILE = "folds.json"  # in a run's folder
+
+
+class CrossFitted(NamedTuple):
+    """What the folds' models say."""
+
+    comparison: Comparison
+    folds: list[tuple[float, float]]  # the scores of each before and after
+    rows: int  # of all folds
+
+    @property
+    def result(self) -> dict[str, Any]:
+        """As `result.json` has it."""
+        return {**self.comparison._asdict(), "folds": self.folds, "rows": self.rows}
+
+
+def cross_fit(
+    setup: Setup,
+    updates: Updates,
+    corpora: Sequence[Corpus],
+    settings: Sequence[StepSettings],
+    folder: Folder,
+    preemption: Preemption,
+) -> CrossFitted:
+    """Trains and compares the folds' models, all with the programs of `updates`.
+
+    Args:
+      corpora: the rows that each is trained on (`Folds.others`).
+      settings: of each, with the number of its steps.
+      folder: of the run; folds that are finished there are not trained again.
+      preemption: told what is saved.
+
+    Raises:
+      UserError: when a model's parameters are no longer finite.
+    """
+    assert setup.inputs.folds is not None
+    evaluators = setup.inputs.folds.evaluators
+    done, name = _read(folder)
+
+    def embedder(params: Any) -> Embedder:
+        return setup.embed.with_params(setup.model(setup.gather_for_scoring(params)))
+
+    start = _remembering(embedder(setup.state().params)) if len(done) < len(evaluators) else None
+    for number in range(len(done), len(evaluators)):
+        assert start is not None
+        with doing(f"fold {number + 1} of {len(evaluators)}"):
+            batches = corpora[number].batches(setup.batch_size, setup.spec.seed)
+            params = _train(setup, updates, batches, settings[number])
+            try:
+                (paired,), name = measure([evaluators[number]], start, embedder(params).with_progress)
+            except NotFinite as error:
+                where = f"fold {number + 1}"
+                raise UserError(f"{where}: {error}. Start again in another workdir with a lower rate") from None
+        done.append(paired)
+        with processes.exit_together():
+            if processes.is_first():
+                _write(folder, done, name)
+        saved = f"fold {number + 1} of {len(evaluators)}"
+        preemption.saved(saved)
+        before, after = paired.all_rows
+        processes.say(f"{saved}: {name} {before:.2f} before, {after:.2f} after")
+    comparison = compare(done, f"{name}, mean of {len(done)} folds", setup.spec.seed)
+    each = [paired.all_rows for paired in done]
+    return CrossFitted(
+        comparison, [(round(before, 4), round(after, 4)) for before, after in each], len(setup.inputs.folds.of)
+    )
+
+
+def _train(setup: Setup, updates: Updates, batches: AnyBatches, settings: StepSettings) -> Any:
+    """The parameters after all steps."""
+    state, total = setup.state(), int(settings["total_steps"])
+    with Progress(total, "steps", shown=processes.is_first()) as bar:
+        steps = Steps(bar)
+        for step in range(total):
+            batch = setup.read(batches, step)
+            bar.skip(updates.compile(0, state, batch, settings))
+            state, metrics = updates(0, state, batch, settings)
+            steps.add(metrics["loss"])
+        steps.wait()
+    return state.params
+
+
+def _remembering(embed: Embedder) -> Embed:
+    """A model that embeds a text once: what the folds search is the same."""
+    known: dict[str, np.ndarray] = {}
+
+    def encode(sentences: Sequence[str]) -> np.ndarray:
+        new = [text for text in dict.fromkeys(sentences) if text not in known]
+        if new:
+            known.update(zip(new, embed.with_progress(new, processes.is_first()), strict=True))
+        return np.stack([known[text] for text in sentences])
+
+    return encode
+
+
+def _read(folder: Folder) -> tuple[list[Paired], str]:
+    """The folds that are finished, as the first process sees them, and the name of the measure."""
+    with processes.exit_together():
+        path = folder / FILE
+        text = json.dumps(read_json(path)) if processes.is_first() and path.is_file() else "{}"
+    found = json.loads(processes.gather(text)[0])
+    return [Paired(*(part and np.array(part) for part in fold)) for fold in found.get("folds", [])], found.get(
+        "measure", ""
+    )
+
+
+def _write(folder: Folder, done: Sequence[Paired], name: str) -> None:
+    folds = [[None if part is None else part.tolist() for part in paired] for paired in done]
+    write_atomically(folder / FILE, json.dumps({"measure": name, "folds": folds}) + "\n")
