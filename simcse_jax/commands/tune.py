@@ -18,7 +18,9 @@ FLAGS = {
     "--model NAME": MODEL[0].lower() + MODEL[1:].partition(", or glove")[0],
     "--data FILE": "sentences, pairs, triplets, lists of negatives, or pairs with scores: a source as for data.train",
     "--eval FILE": "what compares the model with the start: pairs with scores, SentEval's folder, or one in BEIR's "
-    "layout (default: rows of the data that are held out)",
+    "layout (default: rows of the data, in five folds or held out)",
+    "--folds N": "parts of the rows, each of which is scored by a model of the others, before a model is trained on "
+    "all rows; 0: some rows are held out instead (default: 5 for fewer than 5,000 rows)",
     "--workdir DIR": "where checkpoints, metrics and results go (default: runs/NAME of the data)",
     "--dry-run": "check everything, make a few steps, and say what the run takes; nothing is written",
     "--config.FIELD=VALUE": "replaces a value",

@@ -12,7 +12,7 @@ from simcse_jax.runs.reporters.opening import check_installed
 from simcse_jax.runs.workdir import Workdir
 from simcse_jax.training.inputs import Inputs
 from simcse_jax.training.programs import Updates
-from simcse_jax.training.run import read
+from simcse_jax.training.run import count_steps, read
 from simcse_jax.training.setup import make_setup
 
 STEPS = 4  # to make; the first step of each program is not timed
@@ -26,7 +26,9 @@ def dry_run(config: Section, workdir: str = "") -> None:
     with processes.exit_together():
         inputs = read(config, folder)
     steps = inputs.total_steps
-    processes.say(describe(inputs, config.train.batch_size, config.eval.every))
+    of_folds = sum(count_steps(config, corpus) for corpus in inputs.other_folds)
+    before = f"; before them {of_folds:,} of the models of {config.data.folds} folds" if of_folds else ""
+    processes.say(describe(inputs, config.train.batch_size, config.eval.every) + before)
     if not steps:
         return
     setup = make_setup(config, inputs)
@@ -46,9 +48,8 @@ def dry_run(config: Section, workdir: str = "") -> None:
     processes.say(f"memory: {updates.memory / 2**30:.2f} of {limit / 2**30:.0f} GiB on each device")
     if taken:
         fastest = min(taken)
-        processes.say(
-            f"a step takes {fastest:.3g} s, all of them {format_duration(fastest * steps)}, evaluations not counted"
-        )
+        duration = format_duration(fastest * (steps + of_folds))
+        processes.say(f"a step takes {fastest:.3g} s, all of them {duration}, evaluations not counted")
     processes.say("nothing was written")
 
 

@@ -5,8 +5,9 @@ with the start on the fold. The mean of the folds' differences has an interval (
 whether a model is trained on all rows. What is known of a finished fold is kept in `folds.json`.
 """
 
+import contextlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,7 +21,7 @@ from simcse_jax.errors import UserError
 from simcse_jax.evaluation.against import Comparison, Paired, compare, measure
 from simcse_jax.evaluation.evaluator import Embed
 from simcse_jax.host.progress import Progress, doing
-from simcse_jax.host.storage import Folder, read_json, write_atomically
+from simcse_jax.host.storage import Folder, is_remote, read_json, write_atomically
 from simcse_jax.objectives.rows import StepSettings
 from simcse_jax.training.programs import Updates
 from simcse_jax.training.setup import Setup
@@ -92,6 +93,23 @@ def cross_fit(
     return CrossFitted(
         comparison, [(round(before, 4), round(after, 4)) for before, after in each], len(setup.inputs.folds.of)
     )
+
+
+def say_tries(folder: Folder, fingerprints: Mapping[str, str]) -> None:
+    """Says how many runs beside this one judged the same start on the same rows: each may keep a gain that is none."""
+    names = ("data.train", "model.init_from")
+    others = 0
+    if processes.is_first() and not is_remote(folder):
+        for path in folder.parent.glob(f"*/{FILE}"):
+            with contextlib.suppress(UserError):
+                found = read_json(path.parent / "run.json")["sha256"]
+                others += path.parent != folder and all(found[name] == fingerprints[name] for name in names)
+    if others:
+        runs = "another run" if others == 1 else f"{others} other runs"
+        processes.say(
+            f"{runs} in {folder.parent} tried the same rows and start: of three tries of data that teach nothing one "
+            "is kept in 7% of cases, so decide by the first, or by other data (--eval)"
+        )
 
 
 def _train(setup: Setup, updates: Updates, batches: AnyBatches, settings: StepSettings) -> Any:

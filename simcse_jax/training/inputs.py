@@ -7,6 +7,7 @@ from typing import NamedTuple
 import jax
 import numpy as np
 
+from simcse_jax.data.batches import Corpus
 from simcse_jax.data.corpora import AnyCorpus
 from simcse_jax.data.sources import Examples
 from simcse_jax.data.tokens import prompts_by_name
@@ -60,6 +61,11 @@ class Inputs(NamedTuple):
     def template(self) -> Template | None:
         """The template around every sentence."""
         return self.tokenizer.template
+
+    @property
+    def other_folds(self) -> list[Corpus]:
+        """For each fold, the rows of all others."""
+        return self.folds.others(self.corpus) if self.folds and self.corpus else []
 
     @property
     def num_examples(self) -> int:

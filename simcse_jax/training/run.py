@@ -26,7 +26,7 @@ from simcse_jax.runs.reporters.opening import check_installed, report_to_all
 from simcse_jax.runs.state import TrainState, add_parts, frozen_params, model_spec, starting_adapter
 from simcse_jax.runs.workdir import Workdir
 from simcse_jax.training.evaluation import check_postprocess, check_sizes, read_analysis, read_evaluation
-from simcse_jax.training.folds import cross_fit
+from simcse_jax.training.folds import cross_fit, say_tries
 from simcse_jax.training.generator import read_generator
 from simcse_jax.training.inputs import (
     Inputs,
@@ -107,7 +107,7 @@ def train_and_evaluate(
         setup = make_setup(config, inputs)
         checkpoints = Checkpoints(folder.path, config.checkpoint.keep_every)
         state, batches = setup.state(), setup.batches()
-        corpora = inputs.folds.others(inputs.corpus) if inputs.folds and inputs.corpus else []
+        corpora = inputs.other_folds
         updates = Updates(setup, batches, [corpus.batches(setup.batch_size, setup.spec.seed) for corpus in corpora])
         parts = setup, folder, Patience(config.train.patience), batches, updates, setup.settings()
         training = Training(*parts, checkpoints, callbacks=callbacks)
@@ -120,6 +120,7 @@ def train_and_evaluate(
         with closing_all([part for part in (training.metrics, checkpoints) if part is not None]):
             begin(training, config, resumed, int(state.step))
             if inputs.folds:
+                say_tries(folder.path, inputs.fingerprints)
                 settings = [make_settings(config, count_steps(config, corpus)) for corpus in corpora]
                 training.cross_fitted = cross_fit(setup, updates, corpora, settings, folder.path, preemption)
                 training.ended = not training.cross_fitted.comparison.is_better

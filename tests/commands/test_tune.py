@@ -65,6 +65,7 @@ def test_folds_decide_and_all_rows_train_what_is_kept(tiny_bert, pairs, tmp_path
     assert is_start(run, tiny_bert) and Checkpoints(run, read_only=True).steps == [0]
     assert tune(tiny_bert, pairs, run, *more).returncode == 0  # it is finished
     assert json.loads((run / "result.json").read_text()) == found
+    assert "another run in" in tune(tiny_bert, pairs, tmp_path / "again", "--config.seed=1", *more).stdout
     assert call("export", "--workdir", run, "--output", tmp_path / "out").returncode == 0
     assert "Each of 5 folds was scored" in (tmp_path / "out" / "README.md").read_text()
 
