@@ -133,9 +133,13 @@ def read(config: Section, folder: Workdir | None = None) -> Inputs:
     """`read_inputs`, with notes on the config. `folder` is the run's; None where nothing is to be written."""
     if folder is not None and folder.exists:  # before anything is read
         folder.check_same_config(to_record(config))
+    fields, trained = flatten(config), trained_objectives(config.objective)
     for field in ineffective(config):
-        processes.say(f"config.{field} has no effect with the other fields")
-    terms = [f"{config.objective[name].weight:g} {name}" for name in trained_objectives(config.objective)]
+        last = field.partition("=")[0].rpartition(".")[2] if field.startswith("objective.") else ""
+        meant = [name for objective in trained if (name := f"objective.{objective}.{last}") in fields and last]
+        instead = f"; config.{meant[0]} has" if meant else ""
+        processes.say(f"config.{field} has no effect with the other fields{instead}")
+    terms = [f"{config.objective[name].weight:g} {name}" for name in trained]
     if len(terms) > 1:
         processes.say(f"loss: {' + '.join(terms)}")
     if config.train.dtype == "bfloat16" and (slow := slow_bfloat16()):
