@@ -108,7 +108,7 @@ def say_tries(folder: Folder, fingerprints: Mapping[str, str]) -> None:
         runs = "another run" if others == 1 else f"{others} other runs"
         processes.say(
             f"{runs} in {folder.parent} tried the same rows and start: of three tries of data that teach nothing one "
-            "is kept in 7% of cases, so decide by the first, or by other data (--eval)"
+            "is kept in up to 10% of cases, so decide by the first, or by other data (--eval)"
         )
 
 
