@@ -48,8 +48,8 @@ TARGETS = {SHUFFLED: 0.0, "none": 0.0, "1": 1.0, "2": 2.0, "4": 4.0}
 class Pairs(NamedTuple):
     """Graded pairs, embedded."""
 
-    first: Float[np.ndarray, "P D"]
-    second: Float[np.ndarray, "P D"]
+    first: Float[Array, "P D"]
+    second: Float[Array, "P D"]
     gold: Float64[np.ndarray, " P"]
     groups: Int[np.ndarray, " P"]
 
@@ -118,7 +118,7 @@ def simulate(
     alone = np.isin(of, np.unique(of)[generator.permutation(of.max() + 1)[:count]])
     parts = [drawn, drawn[~alone], *(drawn[fold != number] for number in range(FOLDS))]
     size = 32 if rows >= 1024 else 16
-    weights = spread * np.random.default_rng(0).normal(size=pairs.first.shape[1]).astype(np.float32)
+    weights = np.float32(spread * np.random.default_rng(0).normal(size=pairs.first.shape[1]))
     before = np.asarray(cosines(weights, pairs.first, pairs.second), np.float64)
     chosen = parts if judge else parts[:1]
     everything, *others = np.asarray(
@@ -200,7 +200,8 @@ def main() -> None:
     first, second = ([text for split in splits for text in split[side]] for side in range(2))
     embeddings = SimCSE(options.model).encode([*first, *second])
     gold = np.concatenate([split.gold for split in splits])
-    pairs = Pairs(*map(jnp.asarray, np.split(embeddings, 2)), gold, connected((first, second)))
+    sides = np.split(embeddings, 2)
+    pairs = Pairs(jnp.asarray(sides[0]), jnp.asarray(sides[1]), gold, connected((first, second)))
     lines: list[dict[str, Any]] = []
     for rows in options.rows:
         for named in options.gains:

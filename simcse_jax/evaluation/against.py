@@ -140,7 +140,8 @@ def _of_retrieval(evaluator: Retrieval, before: Embed, after: Embed) -> Iterator
     for collection in evaluator.tasks.values():
         models = (sides(embed, evaluator.prompts) for embed in (before, after))
         by_model = (score(model, collection, [measure], evaluator.storage, evaluator.devices) for model in models)
-        yield Paired(_groups(collection), *(BEST * values[measure] for values in by_model), None)
+        first, second = (BEST * values[measure] for values in by_model)
+        yield Paired(_groups(collection), first, second, None)
 
 
 def _groups(collection: Collection) -> Int[np.ndarray, " Q"]:

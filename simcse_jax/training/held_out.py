@@ -189,7 +189,7 @@ def obstacle_to_folds(
     if independent < FEWEST_IN_FOLDS:
         stay = f"its {len(of):,} rows stay together where they share an anchor or a positive"
         return f"{spec.data}: {stay}: {independent} groups in all; {FEWEST_IN_FOLDS} are needed"
-    for number in () if scores is None else range(spec.folds):
-        if np.ptp(scores[of == number]) == 0:
-            return f"{spec.data}: all scores of a fold are {scores[of == number][0]:g}: no correlation"
+    for fold in () if scores is None else (scores[of == number] for number in range(spec.folds)):
+        if np.ptp(fold) == 0:
+            return f"{spec.data}: all scores of a fold are {fold[0]:g}: no correlation"
     return ""

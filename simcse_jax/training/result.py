@@ -58,7 +58,7 @@ def report(training: Training, best: int, embed: Embedder, start: Embedder | Non
     """
     inputs, folder, seed = training.setup.inputs, training.folder, training.setup.spec.seed
     if training.cross_fitted:
-        result = {BEST_STEP: best, AGAINST_START: training.cross_fitted.result | {"step": best}}
+        result: dict[str, Any] = {BEST_STEP: best, AGAINST_START: training.cross_fitted.result | {"step": best}}
         if processes.is_first():
             folder.write_result(result)
         training.say(describe_comparison(training.cross_fitted.comparison))
