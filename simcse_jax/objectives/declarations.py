@@ -63,6 +63,10 @@ class InfoNCE(Objective):
     fields: ClassVar = {
         "weight": weight(1.0),
         "temperature": number(0.05, "Divides similarities.", above(0)),
+REDUCTIONS = {  # of the losses of replaced-token detection's tokens
+    "mean": "the mean over all tokens, as in its authors' code",
+    "sum": "the sum over a sentence's tokens, as in the paper, and the mean over sentences",
+}
         "hard_negative_weight": number(
             1.0,
             "The weight of an anchor's own hard negatives: α of SimCSE's equation 8.",
@@ -306,6 +310,7 @@ class SoftmaxNLI(Objective):
     """SBERT's classifier, which is trained with the encoder."""
 
     name = "softmax_nli"
+        "reduction": field("mean", f"One loss of all tokens'. {explain(REDUCTIONS)}.", one_of(REDUCTIONS)),
     about = "SBERT's classifier of labelled pairs."
     labels = True
     paired = compares_views = projectable = truncatable = False  # the classifier is one of whole embeddings

@@ -33,6 +33,7 @@ CASES = (
     *(("ranking_consistency", {"temperature": 0.05}), ("replaced_token_detection", {})),
     ("ranking_distillation", {"temperature": 0.05, "teacher_temperature": 0.1, "method": "listmle"}),
     ("ranking_distillation", {"temperature": 0.05, "teacher_temperature": 0.1, "method": "listnet"}),
+    ("replaced_token_detection", {"reduction": "sum"}),
     *(("self_contrastive", {"temperature": 0.05}), ("softmax_nli", {})),
 )
 
