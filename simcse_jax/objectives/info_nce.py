@@ -72,12 +72,12 @@ def info_nce(
         columns += len(all_documents)
 
     def adjusted(
-        logits: Float[Array, "R C"], positive: Float[Array, " R"], is_own: Bool[Array, "R C"], *, hard: bool
+        logits: Float[AnyArray, "R C"], positive: Float[Array, " R"], is_own: Bool[Array, "R C"], *, hard: bool
     ) -> Float[Array, "R C"]:
         """Without false negatives, and weighted by hardness; an example's own positive stays as it is."""
         chosen = {"own": is_own if hard else False, "others": ~is_own, "all": True if hard else ~is_own}[weighted]
-        found = logits + jnp.where(chosen, hardness * temperature * jax.lax.stop_gradient(logits), 0.0)
-        is_false = logits > positive[:, None] + margin / temperature
+        found = jnp.add(logits, jnp.where(chosen, hardness * temperature * jax.lax.stop_gradient(logits), 0.0))
+        is_false = jnp.greater(logits, positive[:, None] + margin / temperature)
         return jnp.where(is_false, -jnp.inf, found) if leaves_out else found
 
     def losses(

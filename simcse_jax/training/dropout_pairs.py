@@ -15,6 +15,7 @@ from simcse_jax.models.parameters import Arrays, Params
 from simcse_jax.models.sentence_encoder import Graph
 from simcse_jax.objectives.chunks import in_chunks
 from simcse_jax.objectives.rows import Batch, StepSettings, encode_views
+from simcse_jax.objectives.views import flatten_views
 from simcse_jax.training.loss import make_rows
 from simcse_jax.training.recipe import Recipe
 
@@ -38,8 +39,8 @@ def make_dropout_pairs(
     Masks, changes and noise are those of step 0, in every call. LoRA's own dropout is left out, as `params` are those
     of `Setup.model`.
     """
-    views = [recipe.plan.pair()[name] for name in ("anchor", "positive")]
-    numbers = {name: value for name, value in settings.items() if name != "lora_dropout"}
+    views = flatten_views({name: recipe.plan.pair()[name] for name in ("anchor", "positive")})
+    numbers = jax.tree.map(np.asarray, {name: value for name, value in settings.items() if name != "lora_dropout"})
     rows = tokenizer(sentences, max_length)
     rows += rows[:1] * (-len(rows) % sharding.num_devices)
     arrays = *tokenizer.pad(rows, max_length), np.arange(len(rows), dtype=np.int32)
