@@ -11,8 +11,9 @@ probable one, with its own dropout on, where the paper samples words at masked p
 
 What differs here: the loss of replaced tokens is the mean over real tokens. The released code takes the mean over all
 positions, padding included, so the λ of the paper weighs it about 1 / (share of positions that are tokens) times as
-much here. STS-B dev chooses the checkpoint in `:transfer` too. Others who ran the released code report 77.0 to 77.4 on
-STS (the authors: 78.49).
+much here. The paper sums over a sentence's tokens (`objective.replaced_token_detection.reduction=sum`). STS-B dev
+chooses the checkpoint in `:transfer` too. Others who ran the released code report 77.0 to 77.4 on STS (the authors:
+78.49).
 
 `diffcse:simcse_plus_plus` is our reading of "DiffCSE + SimCSE++" in Table 4 of SimCSE++, which has no released code:
 off-dropout (m = 0.9 as released, τ = 0.05) and 0.1 · dimension-wise (τ = 5, as released) take the place of InfoNCE,

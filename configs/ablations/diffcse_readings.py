@@ -1,11 +1,13 @@
-"""DiffCSE: does finding replaced tokens help where only masked ones are replaced, as its paper says?
+"""DiffCSE: does finding replaced tokens help where only masked ones are replaced?
 
 As released, the generator's best guess takes the place of every token. A small generator then changes most of the
 tokens that were not even masked, and telling them apart teaches little. The paper's reading draws words at the masked
-positions alone. One epoch of 9,600 sentences as in `ablations/systems`, at one rate for all, the best of SimCSE and
-DiffCSE there. First choose the masking rate on STS-B dev with one seed (the first three rows of DiffCSE), then compare
-with more. `metrics.jsonl` of each run has the share of replaced tokens and the discriminator's accuracy. The model, the
-data and what is scored are given on the command line, as in `benchmarks/tables.sh`.
+positions alone. Losses are a mean over tokens in both; the paper sums them over a sentence.
+
+One epoch of 9,600 sentences as in `ablations/systems`, at one rate for all, the best of SimCSE and DiffCSE there. First
+choose the masking rate on STS-B dev with one seed (the first three rows of DiffCSE), then compare with more.
+`metrics.jsonl` of each run has the share of replaced tokens and the discriminator's accuracy. The model, the data and
+what is scored are given on the command line, as in `benchmarks/tables.sh`.
 """
 
 from ml_collections import config_dict

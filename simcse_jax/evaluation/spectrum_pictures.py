@@ -20,16 +20,23 @@ Spectra = Mapping[str, Mapping[int, Spectrum]]  # by step, by the runs' names
 SHOWN = 6  # steps of a run
 WIDTHS, HEIGHT = {1: 4.6, 2: 3.3, 3: 2.5}, 2.9  # of a panel, in inches, by the panels next to each other
 SOLID, DASHED = {"linestyle": "-"}, {"linestyle": "--", "markerfacecolor": "white"}
-# What a panel of `terms` shows, by its title: the solid lines, the dashed ones, and the axis.
+DOTTED = {"linestyle": ":", "marker": ""}
+# What a panel of `terms` shows, by its title: the lines, solid, dashed and dotted, and the axis.
 TERMS = {
-    "Equation 6, first term:\nalignment of the positive pairs": ("alignment_term", "", "−E f(x)ᵀf(x⁺) / τ"),
-    "Equation 7: the uniformity term (solid)\nand its lower bound (dashed)": (
-        "uniformity_term",
-        "uniformity_bound",
+    "Equation 6, alignment: of pairs of the same\nmeaning (solid), of dropout pairs (dashed)": (
+        ("alignment_term", "dropout_alignment_term"),
+        "−E f(x)ᵀf(x⁺) / τ",
+    ),
+    "Equation 6, uniformity: without dropout (solid),\nas the run trains (dashed)": (
+        ("uniformity_term", "dropout_uniformity_term"),
+        "E log E exp(f(x)ᵀf(x⁻)/τ)",
+    ),
+    "Equation 7: left side (solid), its lower bound\n(dashed), its floor 1/τ − log m (dotted)": (
+        ("uniformity_with_self", "uniformity_bound", "uniformity_floor"),
         "E log E exp(hᵀh′/τ);   E hᵀh′/τ",
     ),
-    "The top eigenvalue of W Wᵀ\n(all of them add up to {sentences:,})": ("top_eigenvalue", "", "λ₁"),
-    "The effective rank\n(at most {most:,})": ("effective_rank", "", "exp(entropy of the singular values)"),
+    "The top eigenvalue of W Wᵀ\n(all of them add up to {sentences:,})": (("top_eigenvalue",), "λ₁"),
+    "The effective rank\n(at most {most:,})": (("effective_rank",), "exp(entropy of the singular values)"),
 }
 
 
@@ -76,9 +83,9 @@ def spectrum(runs: Spectra, title: str) -> Pictures:
 
 
 def terms(runs: Spectra, title: str) -> Pictures:
-    """The two terms of the objective, if it has a temperature, the bound of the second one, and what it bounds."""
+    """The terms of the objective, if it has a temperature, the bound of equation 7, and what it bounds."""
     all_spectra = [spectrum for spectra in runs.values() for spectrum in spectra.values()]
-    shown = [text for text, (field, *_) in TERMS.items() if any(field in spectrum.numbers for spectrum in all_spectra)]
+    shown = [text for text, (fields, _) in TERMS.items() if any({*fields} & {*each.numbers} for each in all_spectra)]
     first = all_spectra[0]
     sentences = round(first.numbers["top_eigenvalue"] * float(np.sum(first.singular_values**2)))
     facts = {"sentences": sentences, "most": len(first.singular_values)}
@@ -86,12 +93,12 @@ def terms(runs: Spectra, title: str) -> Pictures:
     with new_figure((0.8 + WIDTHS[columns] * columns, 0.8 + HEIGHT * rows)) as (figure, pictures):
         figure.suptitle(f"The objective and the spectrum of the embeddings of {title}", fontsize=10)
         for axes, text in zip(panels(figure, len(shown), columns), shown, strict=True):
-            solid, dashed, up = TERMS[text]
+            fields, up = TERMS[text]
             for (run, style), spectra in zip(styles(runs).items(), runs.values(), strict=True):
-                for field, how in ((solid, SOLID), (dashed, DASHED)):
+                for field, how in zip(fields, (SOLID, DASHED, DOTTED), strict=False):
                     numbers = {step: spectrum.numbers for step, spectrum in spectra.items()}
                     points = [(step, of_step[field]) for step, of_step in numbers.items() if field in of_step]
-                    label = shortened(run) if field == solid else None
+                    label = shortened(run) if field == fields[0] else None
                     if points:
                         more = {"markersize": 4, "markevery": max(1, len(points) // 10), "label": label}
                         axes.plot(*zip(*points, strict=True), **style | how | more)

@@ -4,6 +4,7 @@ The file of the same name in this folder has the equation, and a subclass with t
 """
 
 from collections.abc import Mapping, Sequence
+from math import inf
 from typing import Any, ClassVar
 
 from simcse_jax.choices import SPANS
@@ -37,12 +38,22 @@ from simcse_jax.objectives.objective import (
 MEASURES = ("cosine", "dot")  # of the similarity of two embeddings
 NEGATIVES = {  # of InfoNCE: which views of the batch's other examples
     "other": "their positives and hard negatives",
-    "both": "their positives and their anchors, as in NT-Xent, SimCLR's loss",
+    "both": "their positives, anchors and hard negatives, without these NT-Xent, SimCLR's loss",
+    "all": "the same, and of a positive their positives and hard negatives, in one sum, as in Qwen3-Embedding",
     "positives": "their positives, and no hard negatives, which are another objective's",
+}
+WEIGHTED = {  # which negatives InfoNCE weighs by their hardness
+    "own": "an anchor's own hard negatives, as in EmbeddingGemma",
+    "others": "sentences of other examples (Lan et al. 2025)",
+    "all": "all of them",
 }
 MARGINS = {  # of GIST
     "absolute": "is subtracted from the positive's similarity",
     "relative": "is a share of the positive's similarity",
+}
+DISTANCES = {  # of the triplet loss
+    "euclidean": "the length of their difference",
+    "cosine": "1 - their cosine",
 }
 LIST_LOSSES = {  # of ranking distillation
     "listmle": "the likelihood of the teacher's order of all sentences",
@@ -51,6 +62,10 @@ LIST_LOSSES = {  # of ranking distillation
 REPLACEMENTS = {  # the readings of replaced-token detection, whose default is the code's
     "released": "the generator's most probable word takes the place of every token but the first",
     "paper": "masked tokens alone are replaced, by words drawn from the generator's distribution",
+}
+REDUCTIONS = {  # of the losses of replaced-token detection's tokens
+    "mean": "the mean over all tokens, as in its authors' code",
+    "sum": "the sum over a sentence's tokens, as in the paper, and the mean over sentences",
 }
 
 
@@ -73,15 +88,24 @@ class InfoNCE(Objective):
         "negatives": field(
             "other", f"Which sentences of the other examples are negatives. {explain(NEGATIVES)}.", one_of(NEGATIVES)
         ),
+        "margin": field(
+            -1.0,
+            "Negatives that are more similar than the positive by more than this are left out as false ones; -1.0: "
+            "none, 0.1: Qwen3-Embedding's.",
+            rule("-1.0, or 0 or more", lambda margin: margin == -1 or 0 <= margin < inf),
+        ),
+        "hardness": field(
+            0.0,
+            "Negatives count e^(this · similarity) times as much; 0.0: all alike, 5.0: EmbeddingGemma's.",
+            at_least(0),
+        ),
+        "weighted": field(
+            "all",
+            f"Which negatives hardness is of. {explain(WEIGHTED)}.",
+            one_of(WEIGHTED),
+            only="objective.info_nce.hardness",
+        ),
     }
-
-    def check_columns(self, fields: Any, columns: Columns) -> None:
-        """Refuses hard negatives where both views have theirs."""
-        if columns.number > 2 and fields.negatives == "both":
-            raise UserError(
-                f"config.objective.info_nce.negatives=both: {columns.data} has hard negatives, with which it is not "
-                "defined; choose two columns with data.columns.anchor and data.columns.positive, or set it to other"
-            )
 
 
 class OffDropout(Objective):
@@ -286,6 +310,7 @@ class ReplacedTokenDetection(SecondPassObjective):
             rule("above 0 and at most 1", lambda rate: 0 < rate <= 1),
         ),
         "reading": field("released", f"What is replaced. {explain(REPLACEMENTS)}.", one_of(REPLACEMENTS)),
+        "reduction": field("mean", f"One loss of all tokens'. {explain(REDUCTIONS)}.", one_of(REDUCTIONS)),
     }
 
     def check(self, fields: Any, values: Mapping[str, Any], active: Sequence[Objective]) -> None:
@@ -359,6 +384,19 @@ class MarginMSE(Objective):
     fields: ClassVar = {
         "weight": weight(),
         "similarity": field("dot", "The similarity of two embeddings, in both.", one_of(MEASURES)),
+    }
+
+
+class Triplet(Objective):
+    """Distances between an anchor's positive and its own hard negatives."""
+
+    name = "triplet"
+    about = "The positive nearer than each own hard negative, by a margin (Schroff et al. 2015, SBERT)."
+    hard_negatives = True
+    fields: ClassVar = {
+        "weight": weight(),
+        "margin": number(1.0, "How much nearer the positive must be.", at_least(0)),
+        "distance": field("euclidean", f"Of two embeddings. {explain(DISTANCES)}.", one_of(DISTANCES)),
     }
 
 

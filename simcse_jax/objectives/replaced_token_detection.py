@@ -36,10 +36,11 @@ def replaced_token_detection(
     (arXiv:2204.10298), section 3. The discriminator that makes h reads the embedding of the original sentence in the
     place of its first token.
 
-    The objective is the mean over all real tokens of the global batch, the first and the last of a sentence included.
-    DiffCSE's code takes the mean over all positions of its padded batch, where padding has the label "original". Where
-    padding adds nothing to the sum, that is ours times the share of positions that are tokens: λ = 0.005 there is about
-    0.005 times this share here. ⚠ The share is that of the authors' data; the recipe keeps λ as the paper has it.
+    The objective is the mean over all real tokens of the global batch, the first and the last of a sentence included;
+    with `reduction=sum`, as in the paper, their sum over a sentence's tokens, and its mean over the 2N sentences of N
+    pairs. DiffCSE's code takes the mean over all positions of its padded batch, where padding has the label "original".
+    Where padding adds nothing to the sum, that is ours times the share of positions that are tokens: λ = 0.005 there is
+    about 0.005 times this share here. ⚠ The share is that of the authors' data; the recipe keeps λ as the paper has it.
 
     The kernel is Wᵀ. Losses are float32; those of padding mean nothing.
     """
@@ -112,9 +113,12 @@ class ReplacedTokenDetection(declarations.ReplacedTokenDetection):
         counted = [tokens.sums(hits.astype(jnp.float32), mask > 0, columns)[0] for hits in (replaced, right)]
         return [*tokens.sums(losses, mask > 0, columns), *counted]
 
-    def loss(self, embedded: Embedded, **_: Any) -> Float[Array, ""]:  # the generator's pass has read the other fields
-        """The mean over all tokens of the global batch."""
+    # The generator's pass has read the other fields.
+    def loss(self, embedded: Embedded, *, reduction: str = "mean", **_: Any) -> Float[Array, ""]:
+        """The mean over all tokens of the global batch, or over its sentences the mean of their sums."""
         losses, counts, *_ = embedded.tokens
+        if reduction == "sum":
+            return embedded.mean(losses) / 2  # a row has the losses of both sentences of its pair
         return embedded.mean_of_tokens(losses, counts)
 
     def measures(self, embedded: Embedded) -> dict[str, Float[Array, ""]]:

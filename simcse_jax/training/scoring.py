@@ -1,7 +1,7 @@
 """Scores a run's model between steps, and chooses which of two encoders stands for it."""
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,7 +10,8 @@ from simcse_jax.devices import processes
 from simcse_jax.encoding.embedder import Embedder
 from simcse_jax.encoding.tokens import TokenEncoder
 from simcse_jax.evaluation.evaluator import evaluate_all
-from simcse_jax.models.parameters import Params
+from simcse_jax.models.parameters import Arrays, Params
+from simcse_jax.training.dropout_pairs import Pairs
 from simcse_jax.training.setup import Setup
 
 
@@ -19,6 +20,7 @@ class ProgressEncoder:
     """A model for evaluators, which shows its progress."""
 
     embedder: Embedder
+    pairs: Callable[[Arrays], Pairs] | None = None  # see `Setup.pairs`
 
     def __call__(self, sentences: Sequence[str]) -> np.ndarray:
         """(N, D) embeddings of N sentences."""
@@ -28,6 +30,10 @@ class ProgressEncoder:
     def tokens(self) -> TokenEncoder:
         """The token embeddings of the last layer."""
         return dataclasses.replace(self.embedder.tokens, last_only=True)
+
+    def under_dropout(self) -> Pairs | None:
+        """The measured sentences as both sides of the pairs that the run trains on, if these are themselves."""
+        return self.pairs and self.pairs(self.embedder.params)
 
 
 class ChosenTower(NamedTuple):
@@ -49,6 +55,5 @@ def choose(setup: Setup, params: Params, score: bool) -> ChosenTower:
     scores = [evaluate_all(model, setup.scoring) for model in judged]
     tower = max(range(len(scores)), key=lambda tower: next(iter(scores[tower].values())), default=0)
     which = {"second_encoder": tower} if models[1:] else {}
-    return ChosenTower(
-        ProgressEncoder(setup.embed.with_params(models[tower])), tower, scores[tower] if scores else {}, which
-    )
+    chosen = ProgressEncoder(setup.embed.with_params(models[tower]), setup.pairs)
+    return ChosenTower(chosen, tower, scores[tower] if scores else {}, which)

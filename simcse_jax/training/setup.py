@@ -2,7 +2,7 @@
 
 import dataclasses
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
@@ -40,7 +40,7 @@ from simcse_jax.models import partial
 from simcse_jax.models.changes import Repeated, Retemplated
 from simcse_jax.models.config import EncoderConfig, Template
 from simcse_jax.models.masking import Masking
-from simcse_jax.models.parameters import Params, with_encoder
+from simcse_jax.models.parameters import Arrays, Params, with_encoder
 from simcse_jax.models.sentence_encoder import Graph, build
 from simcse_jax.objectives.objective import Columns, Term
 from simcse_jax.objectives.registry import find_pairing, find_temperature, load_loss, needing, trained_objectives
@@ -57,6 +57,7 @@ from simcse_jax.runs.state import (
 )
 from simcse_jax.training.columns import check_needs
 from simcse_jax.training.data_spec import Augmentation, DataSpec
+from simcse_jax.training.dropout_pairs import Pairs, make_dropout_pairs
 from simcse_jax.training.evaluation import AnalysisSpec, EvaluationSpec
 from simcse_jax.training.gathering import ByLayer, cast_to_product_dtype
 from simcse_jax.training.generator import build_networks
@@ -96,6 +97,9 @@ class Setup:
     unpad: bool  # leave padding out
     scores_both: bool  # of two encoders, during training
     frozen: Params | None = None  # parameters of the step that are not trained, on the devices
+    # From parameters to the measured sentences as both sides of the pairs that the run trains on, themselves; None:
+    # it trains on others, or nothing is measured.
+    pairs: Callable[[Arrays], Pairs] | None = None
 
     @property
     def judge(self) -> Embedder:
@@ -275,31 +279,43 @@ def make_setup(config: Section, inputs: Inputs) -> Setup:
     parts = [(part.num_columns, part.lengths) for part in corpus.parts] if corpus is not None else [(1, ())]
     intervals = config.train.log_every, config.eval.every, config.analysis.every, config.checkpoint.keep_every
     schedule = Schedule(inputs.total_steps, *intervals, keep_start=keeps_start(config))
+    recipes = tuple(
+        make_recipe(config, columns, masking, networks, lengths, inputs.template, inputs.positive_template)
+        for columns, lengths in parts
+    )
+    numbers = make_settings(config, max(schedule.total, 1))  # it divides the learning rate
+    pairs = None
+    if sample and trains_on_itself(recipes[0]) and find_temperature(config.objective):
+        tokens = embed.tokenizer, sample.sentences, config.data.max_length
+        pairs = make_dropout_pairs(scored, recipes[0], numbers, *tokens, split_over_examples(mesh), embed.by_rows)
     return Setup(
         spec,
         inputs,
         mesh,
         graph=build(encoder, head.trained, jnp.dtype(config.train.dtype))[0],
-        recipes=tuple(
-            make_recipe(config, columns, masking, networks, lengths, inputs.template, inputs.positive_template)
-            for columns, lengths in parts
-        ),
+        recipes=recipes,
         embed=embed,
         schedule=schedule,
         measuring=measuring,
         scoring=[evaluation.development] if evaluation else [],
         encoder=encoder,
-        numbers=make_settings(config, max(schedule.total, 1)),  # it divides the learning rate
+        numbers=numbers,
         batch_size=config.train.batch_size,
         unpad=config.train.unpad,
         scores_both=spec.dual_encoder and config.eval.encoder == "better",
         frozen=on_devices if frozen else None,
+        pairs=pairs,
     )
 
 
 def keeps_start(config: Section) -> bool:
     """Whether the model that a run starts from is saved, since it may be the better one."""
     return bool(config.data.folds or (config.eval.against_start and has_scores(config)))
+
+
+def trains_on_itself(recipe: Recipe) -> bool:
+    """Whether a sentence is its own positive, encoded by one encoder, and objectives see its embeddings as they are."""
+    return recipe.plan.columns == 1 and not recipe.plan.two_towers and recipe.projector is None
 
 
 class AbstractStep(NamedTuple):

@@ -73,7 +73,7 @@ def test_the_checkpoints_of_a_run_are_measured_and_drawn(tmp_path, tiny_bert, tr
     assert found["runs"]["trained"]["workdir"] == str(trained)
     for point in checkpoints:  # at the run's temperature
         assert point["alignment_term"] == pytest.approx((point["alignment"] / 2 - 1) / 0.05, abs=1e-4)
-        assert point["uniformity_term"] >= point["uniformity_bound"]
+        assert point["uniformity_with_self"] >= point["uniformity_bound"]
 
 
 @pytest.fixture

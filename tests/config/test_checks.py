@@ -13,8 +13,11 @@ OUT_OF_RANGE = """
     model.template=[X] model.template=none objective.barlow_twins.artificial=-1
     objective.barlow_twins.artificial=100000000 objective.barlow_twins.reading=mine
     objective.dimension_wise.reading=mine objective.dimension_wise.weight=-0.1
-    objective.info_nce.hard_negative_weight=-1 objective.info_nce.negatives=all
-    objective.info_nce.similarity=euclidean objective.info_nce.temperature=-1 objective.info_nce.temperature=0
+    objective.info_nce.hard_negative_weight=-1 objective.info_nce.negatives=every
+    objective.info_nce.margin=-0.5 objective.info_nce.margin=nan objective.info_nce.hardness=-1
+    objective.info_nce.weighted=hard objective.triplet.margin=-1 objective.triplet.distance=l1
+    objective.replaced_token_detection.reduction=max objective.info_nce.similarity=euclidean
+    objective.info_nce.temperature=-1 objective.info_nce.temperature=0
     objective.off_dropout.m=0 objective.off_dropout.reading=mine objective.off_dropout.temperature=0
     objective.replaced_token_detection.masking_rate=0 parallel.chunk_size=-1 projector.last_norm=batch
     projector.objectives=info_nc projector.objectives=jensen_shannon projector.objectives=mlm

@@ -10,7 +10,8 @@ from simcse_jax.evaluation.analysis.spectrum import measure
 def run(shifts: dict[int, float], temperature: float | None = 0.05):
     """Spectra of 30 random embeddings by step, in a cone that the shift makes narrow."""
     rows = np.random.default_rng(0).normal(size=(2, 30, 8))
-    return {step: measure(rows[0] + shift, tuple(rows + shift), temperature) for step, shift in shifts.items()}
+    rows = {step: rows + shift for step, shift in shifts.items()}
+    return {step: measure(sides[0], tuple(sides), temperature, tuple(sides)) for step, sides in rows.items()}
 
 
 STEPS = {0: 3.0, 10: 2.0, 20: 1.0, 1000: 0.0}
@@ -34,9 +35,13 @@ def test_spectra_have_a_panel_a_run_and_both_sides_of_equation_7_are_drawn(monke
     found = {"a": run(STEPS), "b": run({0: 3.0, 10: 1.0})}
     there = texts(pictures.terms(found, "STS-B dev")["svg"])
     kinds = [style["linestyle"] for *_, style in drawn]
-    assert (kinds.count("-"), kinds.count("--")) == (2 * 4, 2)  # the terms and the spectrum of both runs; the bounds
-    bound = next((x, y) for x, y, style in drawn if style["linestyle"] == "--")
-    assert bound == (tuple(STEPS), tuple(one.numbers["uniformity_bound"] for one in found["a"].values()))
+    # Of both runs the terms and the spectrum; those of dropout pairs and the bound; the floor.
+    assert [kinds.count(style) for style in ("-", "--", ":")] == [2 * 5, 2 * 3, 2]
+    dashed = [(x, y) for x, y, style in drawn if style["linestyle"] == "--"][::2]
+    for line, name in zip(
+        dashed, ("dropout_alignment_term", "dropout_uniformity_term", "uniformity_bound"), strict=True
+    ):
+        assert line == (tuple(STEPS), tuple(one.numbers[name] for one in found["a"].values()))
     assert {"a", "b", "(all of them add up to 30)", "(at most 8)"} <= set(there)
     assert [text for text in there if text in ("a", "b")] == ["a", "b"]  # once each
     there = texts(pictures.terms({"a": run(STEPS, None)}, "STS-B dev")["svg"])

@@ -50,6 +50,8 @@ FIELDS: dict[str, tuple[str, str]] = {  # of a run on train.csv: fields, and wha
     "a column of scores that is not there": (only("cosent", "data.columns.score=none"), "none"),
     "no teacher": (only("gist"), "teacher.model"),
     "no soft negatives": ("objective.bidirectional_margin.weight=1 data.train=text.txt", "soft negatives"),
+    "triplets of sentences alone": ("objective.triplet.weight=1 data.train=text.txt", "objective.triplet"),
+    "a margin of InfoNCE between -1 and 0": ("objective.info_nce.margin=-0.5", "objective.info_nce.margin"),
     "sizes of no number": ("matryoshka.dimensions=16,many", "matryoshka.dimensions"),
     "a size beyond the embedding's": ("matryoshka.dimensions=64,16 model.mlp=none", "matryoshka.dimensions"),
     "weights that are NaN": ("matryoshka.dimensions=32,16 matryoshka.weights=1,nan", "matryoshka.weights"),

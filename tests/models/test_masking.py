@@ -68,6 +68,12 @@ def test_words_are_drawn_with_their_probabilities_and_no_dropout_of_the_same_key
         assert np.abs(agreement - 0.5).max() < 5 * np.sqrt(0.25 / selected.size)
 
 
+def test_the_noise_of_a_large_vocabulary_is_never_infinite():
+    """A middle of 2²⁴ parts would be: once in 67 tokens of 250,000 words, so three times here."""
+    count = jax.jit(lambda first, second: jnp.sum(~jnp.isfinite(gumbel(first, second, 250_000))))
+    assert count(*(part.ravel() for part in token_keys(row_keys(20), 10))) == 0
+
+
 def test_specials_are_never_selected_and_a_token_s_fate_depends_on_its_row_and_position_alone():
     ids = np.random.default_rng(0).integers(0, 10, (200, 50)).astype(np.int32)
     attention_mask = (np.arange(50) < np.random.default_rng(1).integers(3, 51, (200, 1))).astype(np.int32)

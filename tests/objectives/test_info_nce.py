@@ -64,6 +64,69 @@ def test_value_and_gradient_are_equation_8_s(views, fields, monkeypatch):
     assert_is_equation(lambda rows: of_views(rows, **fields), equation, random(views, 5, 3))
 
 
+def term_by_term(rows, fields, weights_of):
+    """All terms of each anchor's sum one at a time; factors of hardness are of other rows, as they have no gradient."""
+    (anchors, positives, *hard), fixed = (x / np.linalg.norm(x, axis=-1, keepdims=True) for x in (rows, weights_of))
+    count, losses = len(anchors), []
+    tau, negatives, weighted = fields["temperature"], fields.get("negatives", "other"), fields.get("weighted", "all")
+    for i in range(count):
+        terms = [(0, 1, j) for j in range(count) if j != i]  # whose row, and which one is compared with it
+        terms += [(0, 0, j) for j in range(count) if j != i] if negatives != "other" else []
+        terms += [(0, kind, j) for kind in range(2, len(rows)) for j in range(count)]
+        terms += [(1, k, j) for k in range(1, len(rows)) for j in range(count) if j != i] if negatives == "all" else []
+        near, total = anchors[i] @ positives[i], np.exp(anchors[i] @ positives[i] / tau)
+        for side, kind, j in terms:
+            similarity = [anchors, positives][side][i] @ [anchors, positives, *hard][kind][j]
+            if 0 <= fields.get("margin", -1.0) < similarity - near:
+                continue
+            counts = weighted in ("all", "own" if i == j else "others")
+            factor = np.exp(fields.get("hardness", 0.0) * (fixed[side, i] @ fixed[kind, j])) if counts else 1.0
+            own = fields.get("hard_negative_weight", 1.0) if i == j else 1.0
+            total += own * factor * np.exp(similarity / tau)
+        losses.append(np.log(total) - near / tau)
+    return np.mean(losses)
+
+
+@pytest.mark.parametrize(
+    ("views", "fields"),
+    [
+        (2, {"margin": 0.1}),
+        (4, {"margin": 0.0, "hard_negative_weight": 2.0}),
+        (4, {"hardness": 5.0, "weighted": "own", "hard_negative_weight": 2.0}),
+        (3, {"hardness": 3.0, "weighted": "others"}),
+        (4, {"negatives": "both", "hard_negative_weight": 2.0}),
+        (2, {"negatives": "all", "hardness": 2.0}),
+        (4, {"negatives": "all", "margin": 0.1, "hardness": 3.0, "hard_negative_weight": 0.5}),
+    ],
+)
+def test_false_negatives_hardness_and_all_negatives_are_their_equations(views, fields, monkeypatch):
+    """Also some rows at a time."""
+    rows, fields = random(views, 5, 3), {"temperature": 0.3} | fields
+    expected = term_by_term(np.float64(rows), fields, np.float64(rows))
+    plain = {name: x for name, x in fields.items() if name not in ("margin", "hardness")}
+    assert abs(expected - term_by_term(np.float64(rows), plain, np.float64(rows))) > (0.01 if plain != fields else -1)
+    monkeypatch.setattr("simcse_jax.objectives.similarity.SIMILARITIES", 30)
+    assert_is_equation(
+        lambda rows: of_views(rows, **fields),
+        lambda rows: term_by_term(rows, fields, np.float64(random(views, 5, 3))),
+        rows,
+    )
+
+
+def test_with_all_negatives_equal_texts_are_left_out_of_the_documents_too():
+    rows, texts = jnp.asarray(random(3, 4, 3)), np.arange(12).reshape(3, 4)
+    texts[1, 2] = texts[1, 0]  # the third row has the positive of the first one
+    fields = USUAL | {"negatives": "all"}
+    found = module.OBJECTIVE.loss(alone(named(rows), texts=named(jnp.asarray(texts))), **fields)
+    x, losses = np.float64(rows) / np.linalg.norm(rows, axis=-1, keepdims=True), []
+    for i in range(4):
+        terms = [(0, k, j) for k in range(3) for j in range(4) if k == 2 or j != i or k == 1]
+        terms += [(1, k, j) for k in (1, 2) for j in range(4) if j != i]
+        kept = [(s, k, j) for s, k, j in terms if not (k == 1 and {i, j} == {0, 2})]
+        losses.append(np.log(sum(np.exp(x[s, i] @ x[k, j] / 0.5) for s, k, j in kept)) - x[0, i] @ x[1, i] / 0.5)
+    assert float(found) == pytest.approx(np.mean(losses), rel=1e-5)
+
+
 PRESENT = np.array([[True, False, True, False, False, True], [True, False, True, True, False, False]])  # of two kinds
 
 

@@ -27,10 +27,11 @@ def test_is_the_cross_entropy_of_a_decision_for_each_token():
     )
 
 
-def test_the_term_is_the_mean_over_the_tokens_of_all_devices():
+def test_the_term_is_the_mean_over_the_tokens_of_all_devices_or_over_sentences_the_mean_of_their_sums():
     found = jnp.array([3.0, 1.0]), jnp.array([5, 3]), jnp.array([2.0, 3.0]), jnp.array([4.0, 2.0])
     seen = alone({"anchor": jnp.zeros((2, 4))}, psum=lambda x: 2 * x, tokens=found)
     assert float(OBJECTIVE.loss(seen, masking_rate=0.3)) == 0.5
+    assert float(OBJECTIVE.loss(seen, masking_rate=0.3, reduction="sum")) == 4 / (2 * 2)  # of two pairs' sentences
     assert OBJECTIVE.measures(seen) == {"replaced": 5 / 8, "accuracy": 6 / 8, "majority": 5 / 8}
     none = dataclasses.replace(seen, tokens=[jnp.zeros(2), jnp.zeros(2, int)] * 2)
     assert float(OBJECTIVE.loss(none, masking_rate=0.3)) == 0

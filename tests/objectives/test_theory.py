@@ -54,7 +54,7 @@ def real(minilm):
 
 @jax.jit
 def uniformity(h, temperature):
-    """The second term of SimCSE's equation 6 over m unit vectors, from the objective: its ℓ_i have −1/τ and no 1/m.
+    """The left side of SimCSE's equation 7 over m unit vectors, from the objective: its ℓ_i have −1/τ and no 1/m.
 
     Where a sentence is its own positive, without dropout or under one mask, the first term is −1/τ whatever h is.
     """
@@ -64,11 +64,24 @@ def uniformity(h, temperature):
 
 def assert_equation_7(h, temperature):
     """(1/m) Σ_i log( (1/m) Σ_j exp(h_iᵀh_j / τ) ) ≥ 1/(τ m²) Σ_i Σ_j h_iᵀh_j; returns the difference."""
-    left, right = spectrum.uniformity_term(h, temperature), spectrum.uniformity_bound(h, temperature)
+    left, right = spectrum.uniformity_with_self(h, temperature), spectrum.uniformity_bound(h, temperature)
     assert spectrum.alignment_term(h, h, temperature) == pytest.approx(-1 / temperature)
     assert float(uniformity(jnp.float32(h), temperature)) == pytest.approx(left, rel=1e-5, abs=1e-5)
-    assert left >= right - 1e-12
+    assert left >= max(right, spectrum.uniformity_floor(len(h), temperature)) - 1e-12
     return left - right
+
+
+def test_both_terms_of_equation_6_add_up_to_the_objective():
+    """Over a batch the positive is in its sum, too; without it, ℓ_i − log(m − 1) is what they add up to."""
+    first, second = np.random.default_rng(0).normal(size=(2, 64, 16)).astype(np.float32)
+    second += first
+    for temperature in (0.05, 0.5):
+        losses = info_nce(first, second, None, jnp.arange(64), temperature=temperature)
+        positive = np.sum(unit(first) * unit(second), axis=1) / temperature
+        expected = np.mean(positive + np.log(np.expm1(np.float64(losses)))) - np.mean(positive) - np.log(63)
+        found = spectrum.alignment_term(first, second, temperature)
+        found += spectrum.uniformity_term(first, temperature, second)
+        assert found == pytest.approx(expected, abs=1e-4)
 
 
 def test_equation_7_of_simcse_on_random_embeddings():
@@ -124,7 +137,7 @@ def test_the_page_of_the_spectrum_has_the_numbers_of_its_runs():
         rows = [{name: x if name == "run" else float(x) for name, x in row.items()} for row in csv.DictReader(file)]
     runs = {run: [row for row in rows if row["run"] == run] for run in dict.fromkeys(row["run"] for row in rows)}
     text = (folder / "spectrum.md").read_text(encoding="utf-8")
-    digits = dict.fromkeys(("alignment_term", "uniformity_term", "uniformity_bound"), 2)
+    digits = dict.fromkeys(("alignment_term", "uniformity_with_self", "uniformity_floor", "uniformity_bound"), 2)
     digits |= dict.fromkeys(("top_eigenvalue", "effective_rank"), 1)
     expected = [
         f"| {run} | {row['step']:g} | " + " | ".join(f"{row[name]:.{n}f}" for name, n in digits.items()) + " |"

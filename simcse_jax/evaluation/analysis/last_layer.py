@@ -23,6 +23,9 @@ class EmbedWithLayers(Embed, Interface):
     def tokens(self) -> TokenEncoder:
         """The hidden states of layers."""
 
+    def under_dropout(self) -> spectrum.Positives | None:
+        """The sample's sentences under two masks each, as an unsupervised run trains on them; None in other runs."""
+
 
 class Sample(NamedTuple):
     """The data that is measured."""
@@ -61,7 +64,7 @@ class LastLayer(NamedTuple):
 
     def __call__(self, embed: EmbedWithLayers) -> dict[str, Any]:
         """The numbers of one model."""
-        return measure_last_layer(embed, embed.tokens, *self)._asdict()
+        return measure_last_layer(embed, embed.tokens, *self, embed.under_dropout())._asdict()
 
 
 def measure_last_layer(
@@ -70,6 +73,7 @@ def measure_last_layer(
     survey: Survey,
     sample: Sample,
     temperature: float | None = None,
+    under_dropout: spectrum.Positives | None = None,
     *,
     show_progress_bar: bool = False,
 ) -> Measured:
@@ -79,6 +83,7 @@ def measure_last_layer(
       tokens: sentences to the hidden states of layers, of which the last one counts.
       survey: of the sample's sentences, by the model's tokenizer.
       temperature: of the objective; None: it has none.
+      under_dropout: the sample's sentences under two masks each, as the run trains on them; None: it does not.
 
     Returns:
       The measures of tokens as in `metrics.json`, `alignment` where there are positives, `uniformity`, and those of
@@ -93,6 +98,6 @@ def measure_last_layer(
     if positives:
         measures["alignment"] = geometry.alignment(*positives)
     measures["uniformity"] = geometry.uniformity(rows)
-    flat = spectrum.measure(rows, positives, temperature)
+    flat = spectrum.measure(rows, positives, temperature, under_dropout)
     numbers = {name: round(float(value), 6) for name, value in measures.items()} | flat.rounded()
     return Measured(numbers, np.round(flat.singular_values, 5).tolist())

@@ -14,7 +14,11 @@ from simcse_jax.evaluation.analysis.isotropy import normalize
 
 Rows = Float[np.ndarray, "N D"]
 Positives = tuple[Float[np.ndarray, "P D"], Float[np.ndarray, "P D"]]  # the two sides of positive pairs
-TERMS = ("alignment_term", "uniformity_term", "uniformity_bound")  # with a temperature
+TERMS = (  # with a temperature
+    *("alignment_term", "uniformity_term", "dropout_alignment_term", "dropout_uniformity_term"),
+    *("uniformity_with_self", "uniformity_floor", "uniformity_bound"),
+)
+BLOCK = 1024  # rows that are compared with all others at a time
 NUMBERS = (*TERMS, "top_eigenvalue", "effective_rank", "singular_value_entropy")
 
 
@@ -29,10 +33,19 @@ class Spectrum(NamedTuple):
         return {name: round(number, 6) for name, number in self.numbers.items()}
 
 
-def measure(embeddings: Rows, positives: Positives | None = None, temperature: float | None = None) -> Spectrum:
-    """All of it: with the objective's temperature the terms of equation 7, and with positive pairs that of equation 6.
+def measure(
+    embeddings: Rows,
+    positives: Positives | None = None,
+    temperature: float | None = None,
+    under_dropout: Positives | None = None,
+) -> Spectrum:
+    """All of it: with the objective's temperature both sides of equation 7, and the terms of equation 6.
 
-    Embeddings are of any length.
+    Args:
+      embeddings: of N sentences, of any length.
+      positives: sentences of the same meaning.
+      temperature: τ; None: the objective has none.
+      under_dropout: each sentence under two dropout masks, as an unsupervised run trains.
     """
     values = singular_values(embeddings)
     numbers = {
@@ -44,6 +57,12 @@ def measure(embeddings: Rows, positives: Positives | None = None, temperature: f
         if positives is not None:
             numbers["alignment_term"] = alignment_term(*positives, temperature)
         numbers["uniformity_term"] = uniformity_term(embeddings, temperature)
+        if under_dropout is not None:
+            first, second = under_dropout
+            numbers["dropout_alignment_term"] = alignment_term(first, second, temperature)
+            numbers["dropout_uniformity_term"] = uniformity_term(first, temperature, second)
+        numbers["uniformity_with_self"] = uniformity_with_self(embeddings, temperature)
+        numbers["uniformity_floor"] = uniformity_floor(len(embeddings), temperature)
         numbers["uniformity_bound"] = uniformity_bound(embeddings, temperature)
     return Spectrum(numbers, values / max(values[0], 1e-12))
 
@@ -64,23 +83,47 @@ def alignment_term(first: Rows, second: Rows, temperature: float) -> float:
     return float(-np.mean(np.sum(normalize(first) * normalize(second), axis=1)) / temperature)
 
 
-def uniformity_term(embeddings: Rows, temperature: float, block: int = 1024) -> float:
+def uniformity_term(embeddings: Rows, temperature: float, others: Rows | None = None) -> float:
+    """E_i log E_{j≠i} exp(h_iᵀh_j / τ): SimCSE, the second term of equation 6; its x⁻ are the other sentences.
+
+    1/τ where all are the same, 0 where they are at right angles. `others` are the embeddings h_j, of the
+    same sentences, where they differ from h_i: under other masks. Then this and the `alignment_term` of both add up to
+    the mean of InfoNCE without the positive in its sum, less log(m − 1).
+    """
+    sums = _log_sums(embeddings, embeddings if others is None else others, temperature, with_self=False)
+    return float(np.mean(sums) - np.log(len(embeddings) - 1))
+
+
+def uniformity_with_self(embeddings: Rows, temperature: float) -> float:
     """(1/m) Σ_i log( (1/m) Σ_j exp(h_iᵀh_j / τ) ), j = i included: SimCSE, the left side of equation 7.
 
-    From 1/τ − log m, where all others are far away, to 1/τ, where all are the same. `block` rows are compared with all
-    others at a time.
+    From `uniformity_floor`, where all others are far away, to 1/τ, where all are the same.
     """
-    rows, total = normalize(embeddings), 0.0
-    for start in range(0, len(rows), block):
-        logits = rows[start : start + block] @ rows.T / temperature
-        largest = logits.max(axis=1, keepdims=True)
-        total += np.sum(largest[:, 0] + np.log(np.mean(np.exp(logits - largest), axis=1)))
-    return float(total / len(rows))
+    return float(np.mean(_log_sums(embeddings, embeddings, temperature, with_self=True)) - np.log(len(embeddings)))
+
+
+def uniformity_floor(count: int, temperature: float) -> float:
+    """1/τ − log m: what the summands j = i alone give `uniformity_with_self` of m sentences."""
+    return float(1 / temperature - np.log(count))
 
 
 def uniformity_bound(embeddings: Rows, temperature: float) -> float:
     """Sum(W Wᵀ) / (τ m²) = ‖Σ_i h_i‖² / (τ m²): SimCSE, the right side of equation 7, the mean similarity over τ."""
     return float(np.sum(normalize(embeddings).mean(axis=0) ** 2) / temperature)
+
+
+def _log_sums(embeddings: Rows, others: Rows, temperature: float, *, with_self: bool) -> Float64[np.ndarray, " N"]:
+    """log Σ_j exp(h_iᵀh_j / τ) of each i."""
+    rows, others = normalize(embeddings), normalize(others)
+    sums = []
+    for start in range(0, len(rows), BLOCK):
+        logits = rows[start : start + BLOCK] @ others.T / temperature
+        if not with_self:
+            places = np.arange(len(logits))
+            logits[places, start + places] = -np.inf
+        largest = logits.max(axis=1, keepdims=True)
+        sums.append(largest[:, 0] + np.log(np.sum(np.exp(logits - largest), axis=1)))
+    return np.concatenate(sums)
 
 
 def singular_values(embeddings: Rows) -> Float64[np.ndarray, " min(N,D)"]:

@@ -22,19 +22,20 @@ def test_the_numbers_are_those_of_the_report_and_of_the_geometry_with_positives_
     tokens = FakeEncoder()
     found = survey(tokens, SENTENCES, Protocol())
     sample = Sample(SENTENCES, [("a b", "a bc d"), ("k", "ijk l")])
-    numbers, singular_values = measure_last_layer(encode, tokens, found, sample, 0.05)
+    both = encode(SENTENCES), encode(SENTENCES) + np.float32([0.1, 0.2])
+    numbers, singular_values = measure_last_layer(encode, tokens, found, sample, 0.05, both)
     expected = measure(tokens, found).to_json()["layers"][-1]
     del expected["layer"]
     assert {name: numbers[name] for name in expected} == expected
     first, second = (np.array([encode([pair[side]])[0] for pair in sample.positives]) for side in (0, 1))
     assert numbers["alignment"] == pytest.approx(geometry.alignment(first, second), abs=1e-6)
     assert numbers["uniformity"] == pytest.approx(geometry.uniformity(encode(SENTENCES)), abs=1e-6)
-    flat = spectrum.measure(encode(SENTENCES), (first, second), 0.05)
+    flat = spectrum.measure(encode(SENTENCES), (first, second), 0.05, both)
     assert {name: numbers[name] for name in NUMBERS} == pytest.approx(flat.numbers, abs=1e-6)
     assert singular_values == pytest.approx(flat.singular_values, abs=1e-5)
     assert len(numbers) == 8 + len(NUMBERS)
     without = measure_last_layer(encode, tokens, found, Sample(SENTENCES, []), 0.05).analysis
-    assert without == {name: value for name, value in numbers.items() if not name.startswith("alignment")}
+    assert without == {name: x for name, x in numbers.items() if not name.startswith(("alignment", "dropout"))}
 
     def pairs(*gold):
         names = [str(score) for score in gold]

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from simcse_jax.evaluation.analysis import spectrum
-from simcse_jax.evaluation.analysis.spectrum import NUMBERS, Spectrum
+from simcse_jax.evaluation.analysis.spectrum import NUMBERS, TERMS, Spectrum
 
 
 def vectors(rows: int, shift: float = 0.5, size: int = 5, seed: int = 0) -> np.ndarray:
@@ -15,28 +15,55 @@ def unit(rows):
     return [row / math.sqrt(sum(row * row)) for row in rows]
 
 
-def test_terms_singular_values_and_effective_rank_are_their_formulas():
+@pytest.mark.parametrize("block", [1, 7, 1024])
+def test_the_terms_are_their_formulas(block, monkeypatch):
+    monkeypatch.setattr(spectrum, "BLOCK", block)
     for temperature in (0.05, 1.0):
-        rows, others = vectors(17), vectors(17, seed=1)
-        h, m = unit(rows), 17
-        similarity = [[float(sum(a * b)) for b in h] for a in h]
-        left = sum(math.log(sum(math.exp(s / temperature) for s in row) / m) for row in similarity) / m
-        right = sum(sum(row) for row in similarity) / (temperature * m * m)
-        positive = sum(float(sum(a * b)) for a, b in zip(h, unit(others), strict=True)) / m
-        assert spectrum.uniformity_term(rows, temperature) == pytest.approx(left, abs=1e-9)
-        for block in (1, 7, 17):
-            assert spectrum.uniformity_term(rows, temperature, block) == pytest.approx(left, abs=1e-9)
-        assert spectrum.uniformity_bound(rows, temperature) == pytest.approx(right, abs=1e-9)
-        assert spectrum.alignment_term(rows, others, temperature) == pytest.approx(-positive / temperature, abs=1e-9)
+        rows, under = vectors(17), vectors(17, seed=1)
+        h, g, m = unit(rows), unit(under), 17
+
+        def summed(one, other, pairs, temperature=temperature):
+            return [sum(math.exp(float(sum(a * b)) / temperature) for j, b in pairs(i, other)) for i, a in one]
+
+        def others(i, sides):
+            return [(j, x) for j, x in enumerate(sides) if j != i]
+
+        for second, given in ((h, ()), (g, (under,))):  # h_j without dropout, or under another mask
+            expected = sum(math.log(total / (m - 1)) for total in summed(enumerate(h), second, others)) / m
+            assert spectrum.uniformity_term(rows, temperature, *given) == pytest.approx(expected, abs=1e-9)
+        expected = sum(math.log(total / m) for total in summed(enumerate(h), h, lambda _, x: enumerate(x))) / m
+        assert spectrum.uniformity_with_self(rows, temperature) == pytest.approx(expected, abs=1e-9)
+        expected = sum(float(sum(a * b)) for a in h for b in h) / (temperature * m * m)
+        assert spectrum.uniformity_bound(rows, temperature) == pytest.approx(expected, abs=1e-9)
+        expected = -sum(float(sum(a * b)) for a, b in zip(h, g, strict=True)) / m / temperature
+        assert spectrum.alignment_term(rows, under, temperature) == pytest.approx(expected, abs=1e-9)
+
+
+def test_the_terms_where_they_are_known():
     same, across = np.ones((4, 3)), np.eye(4)
     assert spectrum.alignment_term(same, 2 * same, 0.05) == pytest.approx(-20)  # at its best
     assert spectrum.alignment_term(across[:2], across[2:], 0.05) == 0
-    # All sentences in one place: both sides of equation 7 are 1/τ. At right angles: a row has 1/τ once, 0 three times.
-    assert spectrum.uniformity_term(same, 0.05) == pytest.approx(20)
-    assert spectrum.uniformity_bound(same, 0.05) == pytest.approx(20)
-    assert spectrum.uniformity_term(across, 0.5) == pytest.approx(math.log((math.e**2 + 3) / 4))
+    # All sentences in one place: both terms and the bound are 1/τ.
+    for term in (spectrum.uniformity_term, spectrum.uniformity_with_self, spectrum.uniformity_bound):
+        assert term(same, 0.05) == pytest.approx(20)
+    # At right angles: the others' similarity is 0; a row has 1/τ once, itself, and 0 three times.
+    assert spectrum.uniformity_term(across, 1e-3) == pytest.approx(0)
+    assert spectrum.uniformity_with_self(across, 0.5) == pytest.approx(math.log((math.e**2 + 3) / 4))
     assert spectrum.uniformity_bound(across, 0.5) == pytest.approx(2 / 4)
-    assert spectrum.uniformity_term(across, 1e-3) == pytest.approx(1000 - math.log(4))  # e^1000 is too large
+    assert spectrum.uniformity_with_self(across, 1e-3) == pytest.approx(1000 - math.log(4))  # e^1000 is too large
+    assert spectrum.uniformity_floor(4, 1e-3) == pytest.approx(1000 - math.log(4))
+    # Opposite, each of two sentences has one other: −1/τ.
+    assert spectrum.uniformity_term(np.array([[1.0, 0.0], [-2.0, 0.0]]), 0.05) == pytest.approx(-20)
+
+
+@pytest.mark.parametrize("count", [64, 1024])
+def test_with_itself_the_term_of_random_embeddings_is_little_more_than_its_floor(count):
+    rows = vectors(count, shift=0, size=384)
+    assert 0 < spectrum.uniformity_with_self(rows, 0.05) - spectrum.uniformity_floor(count, 0.05) < 0.02
+    assert spectrum.uniformity_term(rows, 0.05) < 1 < spectrum.uniformity_floor(count, 0.05)
+
+
+def test_singular_values_and_effective_rank_are_their_formulas():
     assert spectrum.effective_rank(np.array([3.0, 3, 3, 0, 0])) == pytest.approx(3)
     assert spectrum.effective_rank(np.array([1.0, 0, 0])) == pytest.approx(1)
     assert (spectrum.effective_rank(np.zeros(3)), spectrum.entropy(np.zeros(3))) == (0, 0)
@@ -54,15 +81,15 @@ def test_terms_singular_values_and_effective_rank_are_their_formulas():
 
 def test_what_is_measured_and_its_mean_over_the_steps_that_all_seeds_have():
     rows, others = vectors(9), vectors(9, seed=1)
-    found = spectrum.measure(rows, (rows, others), 0.05)
+    found = spectrum.measure(rows, (rows, others), 0.05, (rows, others))
     values = spectrum.singular_values(rows)
     assert set(found.numbers) == set(NUMBERS)
     assert found.numbers["top_eigenvalue"] == pytest.approx(values[0] ** 2)
     assert found.singular_values == pytest.approx(values / values[0])
     assert found.numbers["singular_value_entropy"] == pytest.approx(math.log(found.numbers["effective_rank"]))
-    without = {name: value for name, value in found.numbers.items() if name != "alignment_term"}
+    without = {name: value for name, value in found.numbers.items() if "alignment" not in name and "drop" not in name}
     assert spectrum.measure(rows, None, 0.05).numbers == without
-    assert set(spectrum.measure(rows, (rows, others)).numbers) == set(NUMBERS[3:])
+    assert set(spectrum.measure(rows, (rows, others)).numbers) == set(NUMBERS[len(TERMS) :])
 
     def of(value: float, **more: float) -> Spectrum:
         return Spectrum({"top_eigenvalue": value, **more}, np.array([1.0, value / 10]))
