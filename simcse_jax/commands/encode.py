@@ -94,7 +94,7 @@ def encode(
       calibration: For int8 and uint8: embeddings, as this command writes them, whose ranges to use.
       engine: Into a folder: this process, next to others with the same command, or the hosts of a Ray cluster.
       address: Of the Ray cluster, or auto. By default one is started on this machine.
-      hosts: Of the Ray cluster, an actor on each. By default all.
+      hosts: Of the Ray cluster, a worker on each. By default all.
       block_rows: Rows of a file in the folder.
       keep_text: Write the sentences into the folder too.
       tokens: The embeddings of tokens: for each sentence a list, into a .parquet or a folder.
@@ -213,11 +213,8 @@ def encode_into_folder(
             else:
                 manifest = encode_here(folder, plan, encoder)
         except UserError:
-            leave(folder, plan, COUNTED, RANGES)
+            leave(folder)
             raise
-    if manifest is None:
-        print(f"{output}: other processes are making the files that are left; the last one completes the folder")
-        return
     files = f"{len(manifest.files)} file{'s' * (len(manifest.files) > 1)}"
     kind = "the tokens of {:,} sentences, {} elements each, {}"
     if not options.tokens:
