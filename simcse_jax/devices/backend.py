@@ -3,9 +3,7 @@
 Its persistent compilation cache lets a process read the programs that an earlier one compiled.
 """
 
-import functools
 import os
-import re
 from pathlib import Path
 from typing import Any, cast
 
@@ -23,8 +21,6 @@ PLATFORMS = {
 }
 PLATFORMS["gpu"] = PLATFORMS["cuda"]
 _forked_from: list[int] = []  # the process that had started JAX before it was forked into this one
-CPU_INFO = Path("/proc/cpuinfo")
-INSTRUCTIONS = {"amx_bf16", "avx512_bf16", "bf16"}  # of Intel and AMD, and of Arm
 
 
 def _note_fork() -> None:
@@ -63,20 +59,6 @@ def _missing(asked: str, why: str) -> str:
     if not asked:
         return f"JAX finds no device: {why:.300}"
     return f"JAX_PLATFORMS={asked}: JAX cannot start it ({why:.300}); {instead}"
-
-
-@functools.cache
-def slow_bfloat16() -> str:
-    """A warning where JAX computes on a CPU without bfloat16 instructions; otherwise empty."""
-    if jax.default_backend() != "cpu":
-        return ""
-    try:
-        lists = re.findall(r"^(?:flags|Features)\s*:(.*)$", CPU_INFO.read_text(), re.MULTILINE)
-    except OSError:  # another system, which does not say
-        return ""
-    if not lists or INSTRUCTIONS & set(lists[0].split()):
-        return ""
-    return "bfloat16: this CPU has no instructions for it, so float32 is faster here"
 
 
 def keep_compilations() -> None:

@@ -163,19 +163,6 @@ def remove(path: Folder) -> None:
         raise UserError(f"{path}: cannot be removed ({error.strerror or error})") from None
 
 
-def write_together(folder: Path, files: Mapping[str, str | bytes]) -> None:
-    """Writes several files of a folder; if one cannot be written, none is replaced.
-
-    `files`: contents by name; the last one is the last to be replaced.
-    """
-    with writing(folder), contextlib.ExitStack() as replaced:
-        for name, content in reversed(list(files.items())):
-            file = replaced.enter_context(replacing_file(folder / name))
-            file.write(_encoded(content))
-            file.flush()
-            os.fsync(file.fileno())
-
-
 @contextlib.contextmanager
 def replacing_file(path: Path) -> Iterator[IO[bytes]]:
     """A new file to write to, which replaces `path` and takes its mode after the block; links are followed.

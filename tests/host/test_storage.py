@@ -85,25 +85,6 @@ def test_a_file_of_json_is_read(tmp_path):
         storage.write_atomically(path / "run" / "run.json", "{}")
 
 
-def test_files_are_replaced_together_or_not_at_all(tmp_path, monkeypatch):
-    folder = tmp_path / "new"
-    storage.write_together(folder, {"a.json": "1", "b.png": b"2"})
-    synced = []
-
-    def full(number):
-        synced.append(number)
-        if len(synced) == 2:
-            fail()
-
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "fsync", full)
-        with pytest.raises(UserError, match=r"new: cannot be written: No space left on device$"):
-            storage.write_together(folder, {"a.json": "3", "b.png": b"4"})
-    assert {path.name: path.read_text() for path in folder.iterdir()} == {"a.json": "1", "b.png": "2"}
-    storage.write_together(folder, {"a.json": "3", "b.png": b"4"})
-    assert {path.name: path.read_text() for path in folder.iterdir()} == {"a.json": "3", "b.png": "4"}
-
-
 def test_a_link_stays_and_what_it_points_to_is_replaced_with_its_mode(tmp_path):
     (tmp_path / "there").mkdir()
     (tmp_path / "there" / "file").write_text("one")

@@ -9,7 +9,7 @@ from support.recorded import recorded
 
 from simcse_jax.vectors import quantization
 from simcse_jax.vectors.parquet import rows_table, schema_of
-from simcse_jax.vectors.quantization import FEW, PRECISIONS, Clipped, Quantization, dequantize, quantize, ranges_of
+from simcse_jax.vectors.quantization import FEW, PRECISIONS, Quantization, dequantize, quantize, ranges_of
 
 DIMENSION = 21  # its bits do not fill their last byte
 
@@ -113,27 +113,12 @@ def test_wrong_ranges_and_what_cannot_be_quantized_are_refused():
         raises(message, call)
 
 
-def test_arguments_are_checked_and_ranges_of_few_or_of_other_embeddings_warned_of(tmp_path):
+def test_arguments_are_checked_and_ranges_of_few_embeddings_warned_of(tmp_path):
     with pytest.warns(UserWarning, match="those of 99 embeddings alone"):
         quantization.warn_of_few(FEW - 1, 1)
-    rows = np.random.default_rng(0).normal(size=(200, 8)).astype(np.float32)
-    ranges = ranges_of(rows)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         quantization.warn_of_few(FEW, 1)
-        clipped = Clipped()
-        for part in (rows, rows[:0], rows[:1]):
-            quantize(part, "int8", ranges, clipped)
-        assert (clipped.elements, clipped.outside) == (201 * 8, 0)
-        rows[:79] += 9 * np.eye(8, dtype=np.float32)[0]  # 79 of 1,600 elements, less than 5%
-        quantize(rows, "uint8", ranges, clipped := Clipped())
-        assert clipped.outside == 79
-        clipped.warn(1)
-        Clipped().warn(1)
-    for wrong in (3 * rows, rows + 9, rows[:1] - 9):
-        quantize(wrong, "int8", ranges, clipped := Clipped())
-        with pytest.warns(UserWarning, match="more than 5% of the elements .* outside of the ranges"):
-            clipped.warn(1)
     np.save(tmp_path / "ranges.npy", RANGES)
     for given in (RANGES, RANGES.tolist(), tmp_path / "ranges.npy", str(tmp_path / "ranges.npy")):
         np.testing.assert_array_equal(quantization.chosen_ranges("int8", given, 4, 1), RANGES)

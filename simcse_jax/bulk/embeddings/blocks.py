@@ -27,7 +27,7 @@ from simcse_jax.host.progress import Progress
 from simcse_jax.host.storage import Folder, written_once
 from simcse_jax.simcse import TokenEmbeddings
 from simcse_jax.vectors.parquet import rows_table, schema_of
-from simcse_jax.vectors.quantization import PACKED, SCALAR, Clipped, Quantization, dtype_of
+from simcse_jax.vectors.quantization import PACKED, SCALAR, Quantization, dtype_of
 
 SENTENCES = 1 << 14  # encoded at a time
 TOKEN_ROWS = 1 << 10  # sentences whose tokens are encoded at a time and held in memory
@@ -58,20 +58,19 @@ def make_block(
         written_once(folder / block.file) as path,
         pyarrow.parquet.ParquetWriter(path, schema) as writer,
     ):
-        done, cut, clipped = 0, 0, Clipped()
+        done, cut = 0, 0
         check_unchanged(folder, plan, [about["name"]])  # else the block may begin anywhere
         if encoder.of_tokens:
             done, cut = write_tokens(writer, encoder, sentences, block.row, advance)
         while part := list(itertools.islice(sentences, SENTENCES)):
             encoded = encoder.encode(part, advance)
             with np.errstate(over="ignore"):
-                rows = encoded.embeddings if small is None else small.encode(encoded.embeddings, clipped)
+                rows = encoded.embeddings if small is None else small.encode(encoded.embeddings)
                 embeddings = np.asarray(rows, dtype)
             if not np.isfinite(embeddings).all():
                 raise UserError(f"{folder / block.file}: an embedding has an element beyond {dtype}; write float32")
             writer.write_table(rows_table(schema, part if keep_text else None, block.row + done, embeddings))
             done, cut = done + len(part), cut + encoded.cut
-        clipped.warn(stacklevel=2)
         check_unchanged(folder, plan, [about["name"]])
         if done != block.rows:
             raise UserError(f"{about['name']}: has fewer rows than were counted; remove {folder}, and start again")
