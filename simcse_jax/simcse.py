@@ -23,7 +23,6 @@ from simcse_jax.encoding.arguments import (
 )
 from simcse_jax.encoding.batch_encoder import BatchEncoder
 from simcse_jax.encoding.embedder import Embedder, Encoded, LazyWeights, check_finite, warn_of_cut
-from simcse_jax.encoding.tokens import TokenEncoder
 from simcse_jax.errors import UserError, no_such
 from simcse_jax.host.progress import Progress
 from simcse_jax.host.storage import local_path, sha256
@@ -188,7 +187,7 @@ class SimCSE:
         return exporting.card_front_matter(self._model)
 
     @property
-    def tokens(self) -> TokenEncoder:
+    def tokens(self) -> Embedder:
         """`token_encoder` with the model's own maximum length."""
         return self.token_encoder()
 
@@ -307,15 +306,14 @@ class SimCSE:
         """The text that `encode` puts before each sentence with these arguments; empty: none."""
         return resolve_prompt(self.prompts, self.default_prompt_name, prompt, prompt_name)
 
-    def token_encoder(self, max_length: int | None = None, batch_size: int | None = None) -> TokenEncoder:
-        """The token embeddings of every layer, before pooler and head, for `simcse_jax.evaluation.analysis`.
+    def token_encoder(self, max_length: int | None = None, batch_size: int | None = None) -> Embedder:
+        """What gives the tokens' hidden states in every layer, for `simcse_jax.evaluation.analysis`.
 
         Args:
           max_length, batch_size: see `encode`.
         """
         self._model.check_layers("an analysis of tokens")
-        chosen = self._configured(max_length=max_length, batch_size=batch_size)
-        return chosen.tokens  # without prompts: an analysis measures the words given
+        return self._configured(max_length=max_length, batch_size=batch_size)
 
     def encode_tokens(
         self,
