@@ -260,7 +260,7 @@ def read_ranges(name: str, dimension: int | None = None) -> Ranges:
             raise FileNotFoundError(2, "no such file")
         with path.open("rb") as file:
             if path.suffix.lower() == ".npy":
-                return checked_ranges(_read_array(file), dimension, name)
+                return checked_ranges(np.load(io.BytesIO(file.read()), allow_pickle=False), dimension, name)
             content = _read_description(path, file)
     except UserError:
         raise
@@ -270,16 +270,6 @@ def read_ranges(name: str, dimension: int | None = None) -> Ranges:
     if quantization.ranges is None:
         raise UserError(f"{path}: has no ranges, but {quantization.precision}; they are kept with int8 and uint8")
     return checked_ranges(quantization.ranges, dimension, name)
-
-
-def _read_array(file: IO[bytes]) -> np.ndarray:
-    version = np.lib.format.read_magic(file)
-    read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-    shape, _, dtype = read(file)
-    if len(shape) != 2 or shape[0] != 2 or dtype.kind != "f":  # before all of a large file is read
-        raise UserError(f"{getattr(file, 'name', 'ranges')}: {dtype} {shape}; ranges are numbers of float32, (2, D)")
-    file.seek(0)
-    return np.load(io.BytesIO(file.read()), allow_pickle=False)
 
 
 def _read_description(path: Folder, file: IO[bytes]) -> dict[str, Any]:

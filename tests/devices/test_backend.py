@@ -91,21 +91,15 @@ def of_jax():
     compilation_cache.reset_cache()
 
 
-INSTALL = {"cuda": "jax[cuda13]", "gpu": "jax[cuda13]", "tpu": "jax[tpu]", "rocm": "jax[rocm7-local]", "abacus": "why"}
-
-
-@pytest.mark.parametrize("asked", INSTALL)
-def test_a_platform_that_is_not_there_is_named_with_what_installs_it(monkeypatch, of_jax, asked):
+@pytest.mark.parametrize("error", [AssertionError(), RuntimeError("why")])
+def test_a_platform_that_is_not_there_is_named(monkeypatch, of_jax, error):
     def local_devices():
-        raise AssertionError() if asked == "cuda" else RuntimeError("why")
+        raise error
 
     monkeypatch.setattr(jax, "local_devices", local_devices)
-    of_jax("jax_platforms", asked)
-    for there in (False, True):  # the package; there is no device in any case
-        monkeypatch.setattr(backend, "installed", lambda module, there=there: there)
-        with pytest.raises(UserError, match=f"^JAX_PLATFORMS={asked}: ") as caught:
-            backend.start()
-        assert (INSTALL[asked] in str(caught.value)) == (not there or asked == "abacus")
+    of_jax("jax_platforms", "cuda")
+    with pytest.raises(UserError, match=f"^JAX_PLATFORMS=cuda: JAX cannot start it .*{error}.*; install JAX for it"):
+        backend.start()
 
 
 PIPES = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
