@@ -45,20 +45,20 @@ class SimCSEDocumentEmbedder:
         **options: Unpack[TextOptions],
     ):
         self._encoder = TextEncoder(model, **options)
-        self._own = {"meta_fields_to_embed": meta_fields_to_embed or [], "embedding_separator": embedding_separator}
+        self._fields, self._separator = meta_fields_to_embed or [], embedding_separator
 
     def to_dict(self) -> dict[str, Any]:
         """The component as Haystack writes it to files."""
-        return default_to_dict(self, model=self._encoder.given, **self._own, **self._encoder.options)
+        own = {"meta_fields_to_embed": self._fields, "embedding_separator": self._separator}
+        return default_to_dict(self, model=self._encoder.given, **own, **self._encoder.options)
 
     @component.output_types(documents=list[Document])
     def run(self, documents: list[Document]) -> dict[str, list[Document]]:
         """`documents`, copies of those given with their embeddings."""
-        names, separator = self._own.values()
         texts = []
         for document in documents:
-            fields = [document.meta.get(name) for name in names]
+            fields = [document.meta.get(name) for name in self._fields]
             parts = [str(field) for field in fields if field not in (None, "")] + [document.content or ""]
-            texts.append(separator.join(parts))
+            texts.append(self._separator.join(parts))
         pairs = zip(documents, self._encoder.documents(texts), strict=True)
         return {"documents": [dataclasses.replace(document, embedding=embedding) for document, embedding in pairs]}
