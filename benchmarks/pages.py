@@ -15,7 +15,7 @@ from statistics import fmean
 from benchmarks.options import Parser
 from simcse_jax.commands.command_line import run_command
 from simcse_jax.config.sections import Section
-from simcse_jax.host.storage import write_together
+from simcse_jax.host.storage import write_atomically
 from simcse_jax.training.sweeps import picture, table
 from simcse_jax.training.sweeps.metrics import HEADINGS, METRICS
 from simcse_jax.training.sweeps.summary import summarize
@@ -76,7 +76,8 @@ def main() -> None:
     for file in sorted(args.folder.glob("*.csv")):
         if file.read_text(encoding="utf-8").startswith("variant,metric,"):
             files = {f"{file.stem}.{kind}": text for kind, text in pages(file, args.pictures).items()}
-            write_together(args.folder, files)
+            for name, content in files.items():
+                write_atomically(args.folder / name, content)
             print(file.stem)
 
 

@@ -2,7 +2,6 @@
 
 import dataclasses
 import tempfile
-import warnings
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Self, Unpack, overload
@@ -12,7 +11,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from simcse_jax.data.sentences import check_sentences, read_sentences
-from simcse_jax.devices.backend import slow_bfloat16
 from simcse_jax.encoding.arguments import (
     AllOptions,
     EncodeOptions,
@@ -25,7 +23,6 @@ from simcse_jax.encoding.arguments import (
 )
 from simcse_jax.encoding.batch_encoder import BatchEncoder
 from simcse_jax.encoding.embedder import Embedder, Encoded, LazyWeights, check_finite, warn_of_cut
-from simcse_jax.encoding.tokens import TokenEncoder
 from simcse_jax.errors import UserError, no_such
 from simcse_jax.host.progress import Progress
 from simcse_jax.host.storage import local_path, sha256
@@ -48,7 +45,6 @@ from simcse_jax.runs.card_fields import CardFields, card_fields
 from simcse_jax.runs.loading import load_model
 from simcse_jax.vectors.quantization import (
     SCALAR,
-    Clipped,
     Precision,
     chosen_ranges,
     quantize,
@@ -113,8 +109,6 @@ class SimCSE:
         model = load_model(str(name), num_layers)
         self._set_up(str(name), model, model.tokenizer, choose_pooler_and_warn(model, pooler, stacklevel=3), dtype)
         self.batch_size = batch_size
-        if dtype == "bfloat16" and (slow := slow_bfloat16()):
-            warnings.warn(slow, UserWarning, stacklevel=2)
         if truncate_dim is not None:
             self._configured(truncate_dim=truncate_dim)  # checks it
             self.truncate_dim = truncate_dim
@@ -193,7 +187,7 @@ class SimCSE:
         return exporting.card_front_matter(self._model)
 
     @property
-    def tokens(self) -> TokenEncoder:
+    def tokens(self) -> Embedder:
         """`token_encoder` with the model's own maximum length."""
         return self.token_encoder()
 
@@ -252,9 +246,7 @@ class SimCSE:
         warn_of_cut(cut, chosen.max_length, stacklevel=3)
         if precision in SCALAR and checked is None:
             warn_of_few(len(texts), stacklevel=3)
-        clipped = Clipped()
-        codes = quantize(embeddings, precision, checked, clipped)
-        clipped.warn(stacklevel=3)
+        codes = quantize(embeddings, precision, checked)
         return codes[0] if isinstance(sentences, str) else codes
 
     def encode_query(self, sentences: str | Iterable[str], **options: Unpack[AllOptions]) -> np.ndarray:
@@ -314,15 +306,14 @@ class SimCSE:
         """The text that `encode` puts before each sentence with these arguments; empty: none."""
         return resolve_prompt(self.prompts, self.default_prompt_name, prompt, prompt_name)
 
-    def token_encoder(self, max_length: int | None = None, batch_size: int | None = None) -> TokenEncoder:
-        """The token embeddings of every layer, before pooler and head, for `simcse_jax.evaluation.analysis`.
+    def token_encoder(self, max_length: int | None = None, batch_size: int | None = None) -> Embedder:
+        """What gives the tokens' hidden states in every layer, for `simcse_jax.evaluation.analysis`.
 
         Args:
           max_length, batch_size: see `encode`.
         """
         self._model.check_layers("an analysis of tokens")
-        chosen = self._configured(max_length=max_length, batch_size=batch_size)
-        return chosen.tokens  # without prompts: an analysis measures the words given
+        return self._configured(max_length=max_length, batch_size=batch_size)
 
     def encode_tokens(
         self,
@@ -519,7 +510,6 @@ class SimCSE:
         warn_of_cut(cut, self.max_length, stacklevel=4)
         if index.precision == "int8" and ranges is None:
             warn_of_few(len(sentences), stacklevel=4)
-        index.clipped.warn(stacklevel=4)
         return index
 
     @overload

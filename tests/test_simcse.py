@@ -97,8 +97,8 @@ def test_weights_are_rounded_once_and_give_the_same_bits_as_with_every_batch(tin
     np.testing.assert_array_equal(found, rounds_each_time.encode(texts).embeddings)
     twice = {name: 2 * value for name, value in embedder.copies.items()}
     assert (dataclasses.replace(embedder, copies=twice).encode(texts).embeddings != found).any()  # they are read
-    for row, states in embedder.tokens.hidden_states(texts[:3]):
-        np.testing.assert_array_equal(states, dict(rounds_each_time.tokens.hidden_states(texts[:3]))[row])
+    for row, states in embedder.hidden_states(texts[:3]):
+        np.testing.assert_array_equal(states, dict(rounds_each_time.hidden_states(texts[:3]))[row])
     assert all(value.dtype == np.float32 for value in model._model.params.values())  # of an export, and its identity
 
 

@@ -4,7 +4,7 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
-from simcse_jax.adapters.texts import TextEncoder, plain
+from simcse_jax.adapters.texts import TextEncoder
 from simcse_jax.errors import UserError, require
 from simcse_jax.simcse import SimCSE
 
@@ -23,12 +23,10 @@ class SimCSEEmbedding(BaseEmbedding):
     def __init__(self, model_name: SimCSE | str | Path, *, embed_batch_size: int = 2048, **fields: Any):
         if fields.get("embeddings_cache") is not None:
             raise UserError("embeddings_cache: knows texts alone, not their models; use an IngestionPipeline's cache")
-        fields.pop("fingerprint", None)  # written by `to_dict`, with the options
-        options = fields.pop("options", {})
-        options |= {name: fields.pop(name) for name in [*fields] if name not in type(self).model_fields}
-        encoder = TextEncoder(model_name, **options)
-        about = {"model_name": encoder.model.name, "options": plain(options), "fingerprint": encoder.fingerprint()}
-        super().__init__(embed_batch_size=embed_batch_size, **about, **fields)
+        own = {name: fields.pop(name) for name in [*fields] if name in type(self).model_fields}
+        encoder = TextEncoder(model_name, **own.pop("options", {}), **fields)
+        own |= {"model_name": encoder.model.name, "options": encoder.options, "fingerprint": encoder.fingerprint()}
+        super().__init__(embed_batch_size=embed_batch_size, **own)
         self._encoder = encoder
 
     @classmethod

@@ -13,7 +13,7 @@ import logging
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, Unpack, get_args
+from typing import TYPE_CHECKING, Any, Unpack, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -135,17 +135,6 @@ def _meta(model: SimCSE, options: EncodeOptions) -> "ModelMeta":
     )
 
 
-class Configured(Protocol):
-    """A model with options of `SimCSE.encode`, as the command evaluate hands it to evaluators."""
-
-    model: SimCSE
-    options: EncodeOptions
-
-    def __call__(self, sentences: Sequence[str], /) -> np.ndarray:
-        """(N, D) embeddings of N sentences."""
-        ...
-
-
 @dataclasses.dataclass(frozen=True)
 class Benchmarks:
     """Scores tasks of mteb: {"mteb": results by task, "mteb_average": the mean of their main scores}.
@@ -157,8 +146,8 @@ class Benchmarks:
 
     tasks: Mapping[str, Any]  # by name, with their data
 
-    def __call__(self, embed: Configured) -> dict[str, Any]:
-        """The numbers of one model."""
+    def __call__(self, embed: Any) -> dict[str, Any]:
+        """The numbers of one model; `embed` has a `model` and `options` of `SimCSE.encode`, as evaluate hands it."""
         import mteb
 
         encoder = MtebEncoder(embed.model, **embed.options)

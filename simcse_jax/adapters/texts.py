@@ -2,30 +2,22 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, TypedDict, Unpack
+from typing import Any, Unpack
 
 import numpy as np
-from numpy.typing import ArrayLike
 
+from simcse_jax.encoding.arguments import AllOptions
 from simcse_jax.errors import UserError
 from simcse_jax.host.storage import sha256
 from simcse_jax.simcse import SimCSE
-from simcse_jax.vectors.quantization import SCALAR, Precision
+from simcse_jax.vectors.quantization import SCALAR
 
 
-class TextOptions(TypedDict, total=False):
-    """The prompts of queries and of documents, and options of `SimCSE.encode`; None is the model's own value."""
+class TextOptions(AllOptions, total=False):
+    """The options of `SimCSE.encode`, and the prompts of queries and of documents; None is the model's own value."""
 
     query_prompt: str | None
     document_prompt: str | None
-    batch_size: int | None
-    max_length: int | None
-    pooler: str | None
-    normalize_to_unit: bool | None
-    truncate_dim: int | None
-    precision: Precision
-    ranges: ArrayLike | str | Path | None
-    show_progress_bar: bool
 
 
 class TextEncoder:
@@ -34,7 +26,8 @@ class TextEncoder:
     def __init__(self, model: SimCSE | str | Path, **options: Unpack[TextOptions]):
         if options.get("precision") in SCALAR and options.get("ranges") is None:
             raise UserError("int8 and uint8 need ranges=, the same for queries and documents")
-        self.model = model if isinstance(model, SimCSE) else SimCSE(model)
+        self.given = model if isinstance(model, SimCSE) else str(model)
+        self.model, self._options = model if isinstance(model, SimCSE) else SimCSE(model), options
         shared: dict[str, Any] = {name: value for name, value in options.items() if not name.endswith("_prompt")}
         self._of_queries = {**shared, "prompt": options.get("query_prompt")}
         self._of_documents = {**shared, "prompt": options.get("document_prompt")}
@@ -55,10 +48,13 @@ class TextEncoder:
         about = (model.identity(), model.normalize, model.prompts, model.default_prompt_name)
         return sha256(np.frombuffer(repr(about).encode(), np.uint8))
 
-
-def plain(options: TextOptions) -> TextOptions:
-    """The options as JSON and YAML can hold them: ranges as a name or lists."""
-    ranges = options.get("ranges")
-    if ranges is None or isinstance(ranges, str):
-        return options
-    return {**options, "ranges": str(ranges) if isinstance(ranges, Path) else np.asarray(ranges).tolist()}
+    @property
+    def options(self) -> dict[str, Any]:
+        """The options as JSON and YAML can hold them: ranges as a name or lists."""
+        ranges = self._options.get("ranges")
+        if ranges is None:
+            return {**self._options}
+        return {
+            **self._options,
+            "ranges": str(ranges) if isinstance(ranges, str | Path) else np.asarray(ranges).tolist(),
+        }

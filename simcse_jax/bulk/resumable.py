@@ -5,6 +5,7 @@ input, models and options. Use these classes with the output's lock (`host.locks
 """
 
 import contextlib
+import io
 import itertools
 import json
 import os
@@ -107,30 +108,21 @@ class PartialEmbeddings(Resumable):
             rows = np.ascontiguousarray(embeddings, self._dtype)
         if not np.isfinite(rows).all():
             raise UserError(f"{self.output}: an embedding has an element beyond {self._dtype}; write float32")
-        size = rows.shape[1] * self._dtype.itemsize
+        header, size = io.BytesIO(), rows.shape[1] * self._dtype.itemsize
+        fields = {"descr": np.lib.format.dtype_to_descr(self._dtype), "fortran_order": False}
+        np.lib.format.write_array_header_1_0(header, {**fields, "shape": (self._rows, rows.shape[1])})
         with writing(self.output), self._open() as file:
-            start = self._header(file, rows.shape[1])
-            place, done, cut = start + self.done * size, self.done + len(rows), self.cut + cut
-            self.check_size(place)
+            place, done, cut = header.tell() + self.done * size, self.done + len(rows), self.cut + cut
+            if not self.done:
+                file.truncate(0)
+                file.write(header.getvalue())
+            elif file.read(header.tell()) != header.getvalue():
+                raise UserError(f"{self._partial}: damaged; remove it to start again")
+            else:
+                self.check_size(place)
             kept = {} if self.quantization is None else {"quantization": self.quantization}
             self._write(file, place, rows.data, done=done, cut=cut, **kept)
         self.done, self.cut = done, cut
-
-    def _header(self, file: IO[bytes], dimension: int) -> int:
-        """Where the rows begin; writes the header into a new file."""
-        if not self.done:
-            header = {"descr": np.lib.format.dtype_to_descr(self._dtype), "fortran_order": False}
-            with writing(self.output):
-                file.truncate(0)
-                np.lib.format.write_array_header_1_0(file, {**header, "shape": (self._rows, dimension)})
-                file.flush()
-            return file.tell()
-        try:
-            np.lib.format.read_magic(file)
-            np.lib.format.read_array_header_1_0(file)
-        except ValueError:
-            raise UserError(f"{self._partial}: damaged; remove it to start again") from None
-        return file.tell()
 
     def finish(self, sentences: Iterator[str], first_row: int, maker: Mapping[str, Any] | None = None) -> None:
         """Makes the complete output, whole or not at all, and removes the temporary files.

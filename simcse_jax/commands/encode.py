@@ -94,7 +94,7 @@ def encode(
       calibration: For int8 and uint8: embeddings, as this command writes them, whose ranges to use.
       engine: Into a folder: this process, next to others with the same command, or the hosts of a Ray cluster.
       address: Of the Ray cluster, or auto. By default one is started on this machine.
-      hosts: Of the Ray cluster, an actor on each. By default all.
+      hosts: Of the Ray cluster, a worker on each. By default all.
       block_rows: Rows of a file in the folder.
       keep_text: Write the sentences into the folder too.
       tokens: The embeddings of tokens: for each sentence a list, into a .parquet or a folder.
@@ -213,11 +213,8 @@ def encode_into_folder(
             else:
                 manifest = encode_here(folder, plan, encoder)
         except UserError:
-            leave(folder, plan, COUNTED, RANGES)
+            leave(folder)
             raise
-    if manifest is None:
-        print(f"{output}: other processes are making the files that are left; the last one completes the folder")
-        return
     files = f"{len(manifest.files)} file{'s' * (len(manifest.files) > 1)}"
     kind = "the tokens of {:,} sentences, {} elements each, {}"
     if not options.tokens:
@@ -289,7 +286,7 @@ def encode_file(
     from simcse_jax.bulk.embeddings.encoder import RowEncoder
     from simcse_jax.bulk.resumable import PartialEmbeddings
     from simcse_jax.host.progress import Progress
-    from simcse_jax.vectors.quantization import Clipped, Quantization, dtype_of
+    from simcse_jax.vectors.quantization import Quantization, dtype_of
 
     encoder = RowEncoder(options)
     about = {"--data": fingerprint, **encoder.about(), "--save-every": save_every}
@@ -301,11 +298,11 @@ def encode_file(
     else:
         small = encoder.quantization(sentences.read())
     embeddings.quantization = None if small is None else small.content()
-    rest, clipped = itertools.islice(sentences.read(first + embeddings.done), end - first - embeddings.done), Clipped()
+    rest = itertools.islice(sentences.read(first + embeddings.done), end - first - embeddings.done)
     with Progress(end - first, done=embeddings.done) as bar:
         while part := list(itertools.islice(rest, min(save_every, end - first))):
             encoded = encoder.encode(part, bar.advance)
-            rows = encoded.embeddings if small is None else small.encode(encoded.embeddings, clipped)
+            rows = encoded.embeddings if small is None else small.encode(encoded.embeddings)
             embeddings.append(rows, encoded.cut)
     if embeddings.done != end - first or sentences.has_changed():
         raise UserError(f"{sentences.path}: changed while it was read; start again")
@@ -313,7 +310,6 @@ def encode_file(
     embeddings.finish(itertools.islice(sentences.read(first), end - first), first, maker)
     print(f"{output}: {end - first:,} embeddings of {encoder.dimension} elements, {options.output_dtype}")
     report_cut(embeddings.cut, sentences.path, encoder.max_length)
-    clipped.warn(stacklevel=1)
     return maker
 
 

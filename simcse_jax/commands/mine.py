@@ -151,7 +151,6 @@ def mine(
             raise UserError(f"--corpus {corpus}: no pair has a hard negative there that the options allow; relax them")
         mined.finish(searched.has_text, scorer is not None)
         report(path, mined.counted, searched.has_text)
-    positives.close()
 
 
 def mine_blocks(

@@ -116,8 +116,7 @@ def _of_objectives(config: Section) -> Conflicts:
     for objective in active.values():
         if objective.labels or objective.scores:
             yield from _of_grades(config, objective.name, "labels" if objective.labels else "scores")
-        checked = {name: config[name] for name in objective.checked}
-        objective.check(config.objective[objective.name], checked, [*active.values()])
+        yield from objective.conflicts(config, [*active.values()])
     for name in projector.objectives:
         if name not in config.objective or (name in OBJECTIVES and not OBJECTIVES[name].projectable):
             usable = [other for other in config.objective if other not in OBJECTIVES or OBJECTIVES[other].projectable]

@@ -16,7 +16,12 @@ SEAL = "seal"
 
 def write_sealed(path: Folder, content: Mapping[str, Any]) -> None:
     """Writes a JSON object with its hash."""
-    write_atomically(path, json.dumps({**content, SEAL: json_hash(content)}) + "\n")
+    write_atomically(path, sealed(content))
+
+
+def sealed(content: Mapping[str, Any]) -> str:
+    """The text of a JSON object with its hash."""
+    return json.dumps({**content, SEAL: json_hash(content)}) + "\n"
 
 
 def read_sealed(path: Folder) -> dict[str, Any] | None:

@@ -3,9 +3,7 @@
 Its persistent compilation cache lets a process read the programs that an earlier one compiled.
 """
 
-import functools
 import os
-import re
 from pathlib import Path
 from typing import Any, cast
 
@@ -13,18 +11,9 @@ import jax
 from jax._src import xla_bridge  # JAX has no public way to ask whether a backend has started
 from jax.experimental.compilation_cache import compilation_cache
 
-from simcse_jax.errors import UserError, installed, reason
+from simcse_jax.errors import UserError, reason
 
-# What installs a platform, and the modules that it then has.
-PLATFORMS = {
-    "cuda": ('pip install "jax[cuda13]"', ("jax_cuda13_plugin", "jax_cuda12_plugin")),
-    "rocm": ('pip install "jax[rocm7-local]"', ("jax_rocm7_plugin",)),
-    "tpu": ('pip install "jax[tpu]"', ("libtpu",)),
-}
-PLATFORMS["gpu"] = PLATFORMS["cuda"]
 _forked_from: list[int] = []  # the process that had started JAX before it was forked into this one
-CPU_INFO = Path("/proc/cpuinfo")
-INSTRUCTIONS = {"amx_bf16", "avx512_bf16", "bf16"}  # of Intel and AMD, and of Arm
 
 
 def _note_fork() -> None:
@@ -50,33 +39,9 @@ def start() -> None:
     try:
         jax.local_devices()
     except (RuntimeError, AssertionError) as error:  # the latter is all that JAX says about cuda
-        asked = cast(Any, jax.config).jax_platforms  # a field made at run time
-        raise UserError(_missing(str(asked or ""), reason(error))) from None
-
-
-def _missing(asked: str, why: str) -> str:
-    instead = "cpu is always there; without JAX_PLATFORMS, JAX takes the best that there is"
-    wanted = [platform for platform in asked.split(",") if platform in PLATFORMS]
-    for install, modules in (PLATFORMS[platform] for platform in wanted):
-        if not any(map(installed, modules)):
-            return f"JAX_PLATFORMS={asked}: JAX is installed without it; run: {install}; {instead}"
-    if not asked:
-        return f"JAX finds no device: {why:.300}"
-    return f"JAX_PLATFORMS={asked}: JAX cannot start it ({why:.300}); {instead}"
-
-
-@functools.cache
-def slow_bfloat16() -> str:
-    """A warning where JAX computes on a CPU without bfloat16 instructions; otherwise empty."""
-    if jax.default_backend() != "cpu":
-        return ""
-    try:
-        lists = re.findall(r"^(?:flags|Features)\s*:(.*)$", CPU_INFO.read_text(), re.MULTILINE)
-    except OSError:  # another system, which does not say
-        return ""
-    if not lists or INSTRUCTIONS & set(lists[0].split()):
-        return ""
-    return "bfloat16: this CPU has no instructions for it, so float32 is faster here"
+        asked = cast(Any, jax.config).jax_platforms or ""  # a field made at run time
+        cure = "install JAX for it; cpu is always there, and without JAX_PLATFORMS, JAX takes the best that there is"
+        raise UserError(f"JAX_PLATFORMS={asked}: JAX cannot start it ({reason(error):.300}); {cure}") from None
 
 
 def keep_compilations() -> None:

@@ -5,17 +5,15 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
 import jax
 from jax.experimental import multihost_utils
 
-from simcse_jax.errors import Preempted, in_command
+from simcse_jax.errors import Preempted
 from simcse_jax.host import progress
 
-INTERRUPTED = 130  # exit code of a process that Ctrl-C ended
 ONE_PRESS = 1.0  # seconds in which all SIGINTs are one Ctrl-C: GNU timeout sends one to the process, one to its group
 NOTHING = "no new step was done"
 
@@ -24,7 +22,7 @@ class Preemption:
     """Listens for SIGTERM and Ctrl-C from the start of a run to its end. The run saves after the step, and ends.
 
     A single process without a finished step ends immediately, since there is nothing to save. A second Ctrl-C, a second
-    or more later, always ends it immediately.
+    or more later, always ends it immediately. Python calls handlers only after a compilation has returned.
 
     In processes that `jax.distributed` has joined, JAX listens for SIGTERM: the signal may reach them at different
     times and a few steps apart, but all leave after the same step. A Ctrl-C becomes a SIGTERM there. An earlier
@@ -38,14 +36,12 @@ class Preemption:
         self._pressed = 0.0  # the time of the first Ctrl-C
         self._joined = jax.distributed.is_initialized()
         self._before: dict[int, Any] = {}
-        self._answers: Answers | None = None
         if threading.current_thread() is not threading.main_thread():
             return  # handlers can be set in the main thread alone; a run in another one does not notice signals
         if not self._joined:
             self._before[signal.SIGTERM] = signal.signal(signal.SIGTERM, self._terminate)
         if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:  # as in a script's background
             self._before[signal.SIGINT] = signal.signal(signal.SIGINT, self._interrupt)
-            self._answers = Answers(self._answer, alone=in_command.get() and "ipykernel" not in sys.modules)
 
     def _terminate(self, number: int, frame: FrameType | None) -> None:
         self._terminated = True
@@ -64,18 +60,14 @@ class Preemption:
         self._interrupted, self._pressed = True, time.monotonic()
         if self._at_once:
             raise self._stopped()
+        text = "Ctrl-C: saving after this step; press it again to end immediately, without saving"
+        progress.write(text, sys.stderr)
         if self._joined:
             os.kill(os.getpid(), signal.SIGTERM)
 
     def _stopped(self) -> KeyboardInterrupt:
         saved, then = (self._saved, "resume") if self._saved else (NOTHING, "start again")
         return KeyboardInterrupt(f"Ctrl-C: {saved}; {then} with:")
-
-    def _answer(self) -> str:
-        """The first answer to a Ctrl-C."""
-        if self._at_once:
-            return "Ctrl-C: ending"
-        return "Ctrl-C: saving after this step; press it again to end immediately, without saving"
 
     def saved(self, what: str) -> None:
         """So much of the run is saved: "step 3", or another part of it."""
@@ -107,55 +99,5 @@ class Preemption:
 
     def close(self) -> None:
         """Restores the earlier handlers."""
-        if self._answers:
-            self._answers.close()
         for number, before in self._before.items():
             signal.signal(number, before or signal.SIG_DFL)
-
-
-class Answers:
-    """Answers Ctrl-C immediately, in a thread: Python calls handlers only after a compilation has returned."""
-
-    def __init__(self, answer: Callable[[], str], alone: bool):
-        """Starts the thread; leaves a wakeup file descriptor that another library has set alone.
-
-        Args:
-          answer: gives the first answer.
-          alone: whether the process does nothing else, so that a second Ctrl-C ends it. In a notebook or another's
-            program the handler's KeyboardInterrupt must be enough.
-        """
-        self._answer, self._alone = answer, alone
-        self._reader, self._writer = os.pipe()
-        os.set_blocking(self._writer, False)
-        before = signal.set_wakeup_fd(self._writer, warn_on_full_buffer=False)
-        self._listens = before == -1
-        if not self._listens:
-            signal.set_wakeup_fd(before)
-        self._thread = threading.Thread(target=self._run, daemon=True)
-        self._thread.start()
-
-    def _run(self) -> None:
-        answered: float | None = None
-        while (received := os.read(self._reader, 1)) != b"\0":
-            if received[0] != signal.SIGINT:
-                continue
-            if answered is None:
-                answered = time.monotonic()
-                progress.write(self._answer(), sys.stderr)
-            elif self._alone and time.monotonic() - answered >= ONE_PRESS:
-                end_process()
-
-    def close(self) -> None:
-        """Ends the thread."""
-        if self._listens:
-            signal.set_wakeup_fd(-1)
-        os.write(self._writer, b"\0")
-        self._thread.join()
-        os.close(self._reader)
-        os.close(self._writer)
-
-
-def end_process() -> None:
-    """Ends this process immediately."""
-    os.write(2, b"\ninterrupted\n")
-    os._exit(INTERRUPTED)

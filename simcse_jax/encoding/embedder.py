@@ -1,10 +1,10 @@
-"""Encodes sentences. Each distinct one is encoded once."""
+"""Encodes sentences, each distinct one once, and their tokens."""
 
 import dataclasses
 import functools
 import threading
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -17,7 +17,6 @@ from simcse_jax.devices import backend
 from simcse_jax.devices.backend import keep_compilations
 from simcse_jax.devices.mesh import ByRows, compile_by_rows
 from simcse_jax.encoding.batching import Batching, compute
-from simcse_jax.encoding.tokens import TokenEncoder
 from simcse_jax.errors import UserError
 from simcse_jax.host.progress import Progress
 from simcse_jax.huggingface.load import ChosenPooler, Pretrained
@@ -29,7 +28,7 @@ from simcse_jax.models.parameters import Arrays, Params
 from simcse_jax.models.pooling import JOIN
 from simcse_jax.models.sentence_encoder import Graph, build
 
-IN_FLIGHT = 4  # batches that are dispatched and not fetched yet, on each thread
+IN_FLIGHT, LAYERS_IN_FLIGHT = 4, 1  # batches dispatched and not fetched, on each thread; all layers take hundreds of MB
 
 
 class Encoded(NamedTuple):
@@ -49,7 +48,8 @@ class Embedder:
     `normalize`, embeddings have length 1. `prompt` is put before every sentence; the pooler leaves its tokens out
     unless `include_prompt`. A sentence may be a pair of texts, whose tokens have types if the tokenizer is `typed`; a
     prompt is then put before the first one. `copies` are those of `params` that products read (`parameters.copies`):
-    rounded once, not with every batch. `by_rows` compiles for devices that share the rows of a batch.
+    rounded once, not with every batch. `by_rows` compiles for devices that share the rows of a batch. With `last_only`,
+    hidden states are the last layer's.
     """
 
     graph: Graph
@@ -66,6 +66,7 @@ class Embedder:
     modules: tuple[Module, ...] = ()
     copies: Arrays = dataclasses.field(default_factory=dict)
     by_rows: ByRows = compile_by_rows
+    last_only: bool = False
 
     @property
     def arrays(self) -> Arrays:
@@ -138,12 +139,25 @@ class Embedder:
         """How sentences are put into batches."""
         return Batching(self.tokenizer, self.max_length, self.batch_size, self.sharding)
 
-    @property
-    def tokens(self) -> TokenEncoder:
-        """The token embeddings of every layer, before pooler and head."""
-        params = {**self.params, **self.copies}
-        batching = self.max_length, self.batch_size, self.sharding
-        return TokenEncoder(self.graph, params, self.tokenizer, *batching, by_rows=self.by_rows)
+    def tokenize(self, sentences: Sequence[str]) -> tuple[list[tuple[np.ndarray, np.ndarray]], int]:
+        """Each sentence's token ids and their words' numbers (`Tokenizer.words`), (T,) each; how many were cut."""
+        ids, cut = self.tokenizer.tokenize(sentences, self.max_length)
+        return list(zip(ids, self.tokenizer.words(sentences, self.max_length), strict=True)), len(cut)
+
+    def token(self, number: int) -> str:
+        """The text of a token id."""
+        return self.tokenizer.token(number)
+
+    def hidden_states(self, sentences: Sequence[str]) -> Iterator[tuple[int, np.ndarray]]:
+        """The hidden states of all layers, without prompt, pooler and head. A few batches are in memory at a time.
+
+        Yields:
+          The sentence's row, long sentences first, and (L + 1, ≥ T, D) float32: the embedding layer's states, then each
+          layer's (with `last_only`, only the last one's). Padding may follow the T tokens.
+        """
+        function = make_hidden_states(self.graph, self.sharding, self.last_only, self.by_rows)
+        for output in compute(function, self.arrays, list(sentences), self.batching, LAYERS_IN_FLIGHT):
+            yield from zip(output.rows.tolist(), output.values, strict=True)
 
     def with_params(self, params: Arrays) -> "Embedder":
         """The same model with other parameters."""
@@ -269,3 +283,17 @@ def make_embed(
             return encoder(input_ids, attention_mask, **how)
 
     return by_rows(embed, sharding)
+
+
+@functools.lru_cache(maxsize=16)
+def make_hidden_states(
+    graph: Graph, sharding: NamedSharding | None, last_only: bool, by_rows: ByRows
+) -> jax.stages.Wrapped:
+    """The compiled function of `Embedder.hidden_states`: of parameters, token ids and mask, both (B, T)."""
+
+    def hidden_states(params: Params, input_ids: jax.Array, attention_mask: jax.Array) -> jax.Array:
+        with jax.default_matmul_precision("highest"):  # float32 on TPUs and GPUs too
+            states = parameters.merge(graph, params).encoder(input_ids, attention_mask)
+        return jnp.stack(states[-1:] if last_only else states, axis=1).astype(jnp.float32)
+
+    return by_rows(hidden_states, sharding)

@@ -86,17 +86,13 @@ def split_sources(specification: str) -> list[str]:
     """The sources in a comma-separated list. A name with a comma is quoted as in CSV, unless it is an existing file."""
     if "," not in specification or local_path(specification).exists():
         return [specification]
+    cure = "a comma separates sources; put a name with a comma in double quotes"
     try:
         names = [name.strip() for name in next(csv.reader([specification], strict=True, skipinitialspace=True))]
     except (csv.Error, StopIteration) as error:
-        raise UserError(
-            f"{specification}: not a list of sources: {error}; put a name with a comma in double quotes"
-        ) from None
+        raise UserError(f"{specification}: not a list of sources: {error}; {cure}") from None
     if "" in names:
-        raise UserError(
-            f"{specification}: source {names.index('') + 1} of {len(names)} has no name; "
-            "a comma separates sources: remove one, or put a name with a comma in double quotes"
-        )
+        raise UserError(f"{specification}: source {names.index('') + 1} of {len(names)} has no name; {cure}")
     places = [os.path.realpath(local_path(name)) for name in names]
     for name, place in zip(names, places, strict=True):
         if places.count(place) > 1:

@@ -4,8 +4,6 @@ A store frees nothing when a process dies. So a job writes a token, the object `
 its own, whoever had it before. Whatever it writes goes through its token: it looks at the object, then at the token,
 and writes on condition that the object is still the same. So the earlier job never replaces what the later one wrote,
 and ends when it next writes. No clock is compared with another host's.
-
-`claims` writes in the same way, on another condition.
 """
 
 import contextlib
@@ -21,27 +19,30 @@ TOKEN = ".lock"
 PIECE = 1 << 23  # bytes of a large object that are sent at a time
 
 
-class GuardedFolder:
-    """A folder in a store whose objects this job changes only while `check` finds that it may."""
+class Owner:
+    """This job as the owner of a folder in a store, until another job writes its own token."""
 
     def __init__(self, folder: epath.Path):
-        """Changes nothing yet."""
+        """Takes the folder."""
         from google.cloud import storage
 
         self.folder = folder
+        self._token = 0  # the generation of the object `.lock` that this job wrote
         with errors_in_store(folder):
             self._bucket = storage.Client().bucket(str(folder).removeprefix("gs://").partition("/")[0])
+        self._token = self.write(folder / TOKEN, uuid.uuid4().hex)
 
     def check(self) -> None:
-        """Checks that the folder is still this job's.
+        """Checks that the folder is still this job's; passes while this job writes its token.
 
         Raises:
           UserError: when another job has taken it over.
         """
-        raise NotImplementedError
+        if self._token and self._generation_of(self.folder / TOKEN) != self._token:
+            raise UserError(f"{self.folder}: another job has taken over")
 
-    def write(self, path: epath.Path, content: str | bytes | Path) -> int:
-        """Writes an object of the folder, given its content or a file; returns its generation, which only it has.
+    def write(self, path: epath.Path, content: str | bytes) -> int:
+        """Writes an object of the folder; returns its generation, which only it has.
 
         Raises:
           UserError: when another job has taken over, or the object cannot be written.
@@ -54,10 +55,7 @@ class GuardedFolder:
                 generation = self._generation_of(path)
                 self.check()  # last: who takes over from here on changes what was seen, or writes after this job
                 with contextlib.suppress(PreconditionFailed):  # written in between; or an answer was lost
-                    if isinstance(content, Path):
-                        blob.upload_from_filename(str(content), if_generation_match=generation)
-                    else:
-                        blob.upload_from_string(content, if_generation_match=generation)
+                    blob.upload_from_string(content, if_generation_match=generation)
                     return blob.generation
 
     def remove(self, path: epath.Path) -> None:
@@ -72,8 +70,9 @@ class GuardedFolder:
                     blob.delete(if_generation_match=generation)
 
     def close(self) -> None:
-        """Lets the folder go."""
-        raise NotImplementedError
+        """Removes the token if it is still this job's."""
+        with contextlib.suppress(Exception):
+            self._bucket.blob(self._name_of(self.folder / TOKEN)).delete(if_generation_match=self._token, timeout=60)
 
     def _generation_of(self, path: epath.Path) -> int:
         """The generation of an object; 0 if there is none."""
@@ -84,24 +83,19 @@ class GuardedFolder:
         return str(path).removeprefix(f"gs://{self._bucket.name}/")
 
 
-class Owner(GuardedFolder):
-    """This job as the owner of a folder in a store, until another job writes its own token."""
+def upload_once(path: epath.Path, file: Path) -> None:
+    """Writes a file to an object, unless there is one of this name already.
 
-    def __init__(self, folder: epath.Path):
-        """Takes the folder."""
-        super().__init__(folder)
-        self._token = 0  # the generation of the object `.lock` that this job wrote
-        self._token = self.write(folder / TOKEN, uuid.uuid4().hex)
+    Raises:
+      UserError: when it cannot be written.
+    """
+    from google.api_core.exceptions import PreconditionFailed
+    from google.cloud import storage
 
-    def check(self) -> None:
-        """See `GuardedFolder.check`; passes while this job writes its token."""
-        if self._token and self._generation_of(self.folder / TOKEN) != self._token:
-            raise UserError(f"{self.folder}: another job has taken over")
-
-    def close(self) -> None:
-        """Removes the token if it is still this job's."""
-        with contextlib.suppress(Exception):
-            self._bucket.blob(self._name_of(self.folder / TOKEN)).delete(if_generation_match=self._token, timeout=60)
+    bucket, _, name = str(path).removeprefix("gs://").partition("/")
+    with errors_in_store(path), contextlib.suppress(PreconditionFailed):
+        blob = storage.Client().bucket(bucket).blob(name, chunk_size=PIECE)
+        blob.upload_from_filename(str(file), if_generation_match=0)
 
 
 @contextlib.contextmanager

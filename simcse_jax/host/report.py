@@ -15,7 +15,6 @@ def describe(error: BaseException, command: str) -> str:
     """The command, the versions and the traceback."""
     lines = [
         f"command: {command}",
-        f"folder: {_folder()}",
         f"simcse_jax {__version__}, Python {platform.python_version()}, {platform.platform()}",
         ", ".join(f"{package} {_version(package)}" for package in PACKAGES),
         "",
@@ -45,10 +44,3 @@ def _version(package: str) -> str:
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:
         return "not installed"
-
-
-def _folder() -> str:
-    try:
-        return os.getcwd()
-    except OSError as error:  # it was removed
-        return f"unknown ({error.strerror})"

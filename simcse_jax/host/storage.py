@@ -6,8 +6,10 @@ import json
 import logging
 import os
 import re
+import secrets
 import stat
 import sys
+import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any, TypeAlias
@@ -17,14 +19,14 @@ from etils import epath
 
 from simcse_jax.errors import UserError, broken, reason, require, system_message
 from simcse_jax.host.disk_lock import locked
-from simcse_jax.host.owner import GuardedFolder
+from simcse_jax.host.owner import Owner, upload_once
 from simcse_jax.host.version import __version__
 
 Folder: TypeAlias = Path | epath.Path
 
 HALF_CHARACTER = re.compile(r"\\u[dD][89a-fA-F]")  # a surrogate's escape in JSON
 
-folder_locks: list[GuardedFolder] = []  # the folders in a store that this process owns
+folder_locks: list[Owner] = []  # the folders in a store that this process owns
 
 
 def is_remote(path: Folder | str) -> bool:
@@ -90,7 +92,7 @@ def check_lock(path: Folder) -> None:
 
 
 @contextlib.contextmanager
-def owning(owner: GuardedFolder) -> Iterator[None]:
+def owning(owner: Owner) -> Iterator[None]:
     """Writes to the folder as its owner during the block; lets it go afterwards."""
     with contextlib.closing(owner):
         folder_locks.append(owner)
@@ -100,7 +102,7 @@ def owning(owner: GuardedFolder) -> Iterator[None]:
             folder_locks.remove(owner)
 
 
-def lock_of(path: Folder) -> GuardedFolder | None:
+def lock_of(path: Folder) -> Owner | None:
     """This job as the owner of the folder in a store that a path is in; None where it is not."""
     return next((owner for owner in reversed(folder_locks) if path.is_relative_to(owner.folder)), None)
 
@@ -161,19 +163,6 @@ def remove(path: Folder) -> None:
         raise UserError(f"{path}: cannot be removed ({error.strerror or error})") from None
 
 
-def write_together(folder: Path, files: Mapping[str, str | bytes]) -> None:
-    """Writes several files of a folder; if one cannot be written, none is replaced.
-
-    `files`: contents by name; the last one is the last to be replaced.
-    """
-    with writing(folder), contextlib.ExitStack() as replaced:
-        for name, content in reversed(list(files.items())):
-            file = replaced.enter_context(replacing_file(folder / name))
-            file.write(_encoded(content))
-            file.flush()
-            os.fsync(file.fileno())
-
-
 @contextlib.contextmanager
 def replacing_file(path: Path) -> Iterator[IO[bytes]]:
     """A new file to write to, which replaces `path` and takes its mode after the block; links are followed.
@@ -198,6 +187,38 @@ def replacing_file(path: Path) -> Iterator[IO[bytes]]:
             with contextlib.suppress(OSError):
                 temporary.unlink(missing_ok=True)
             raise
+
+
+@contextlib.contextmanager
+def written_once(path: Folder) -> Iterator[Path]:
+    """A file to write to, which gets the name `path` after the block, unless another process was faster.
+
+    Any number of processes may do so, also in a bucket: one file is left, whole. A kill leaves `.NAME.*.tmp` on a disk.
+
+    Raises:
+      UserError: when it cannot be written.
+    """
+    with writing(path), contextlib.ExitStack() as job:
+        if is_remote(path):
+            temporary = Path(job.enter_context(tempfile.TemporaryDirectory())) / path.name
+        else:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            temporary = Path(path).with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
+            job.callback(temporary.unlink, missing_ok=True)
+        yield temporary
+        if path.exists():
+            return
+        if is_remote(path):
+            upload_once(path, temporary)
+            return
+        with temporary.open("rb") as file:
+            os.fsync(file.fileno())  # before it gets its name, which means that it is whole
+        try:
+            os.link(temporary, path)
+        except FileExistsError:
+            pass
+        except OSError:  # a disk without hard links
+            temporary.replace(path)
 
 
 def replace(new: Path, path: Path) -> None:

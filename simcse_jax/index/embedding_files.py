@@ -93,35 +93,25 @@ class EmbeddingFiles:
             done += part.rows
 
     def _ends(self) -> tuple[int, int]:
-        """The smallest and the largest row number; a sum of hashes shows that each in between occurs once."""
+        """The smallest and the largest row number; each in between must occur once."""
         if not self.parts[0].numbered:
             return 0, self.count - 1
-        least, most, total = [], [], 0
-        for part in self.parts:
-            for batch in _columns(part, ["row"]):
-                rows = batch.column("row").to_numpy(zero_copy_only=False)
-                if len(rows):
-                    least.append(int(rows.min()))
-                    most.append(int(rows.max()))
-                    total += _hashes(rows)
-        first, last = min(least), max(most)
-        starts = range(first, last + 1, AT_ONCE) if last - first + 1 == self.count else ()
-        expected = sum(_hashes(np.arange(start, min(start + AT_ONCE, last + 1))) for start in starts)
-        if expected != total:
+        ends = [(int(rows.min()), int(rows.max())) for rows in self._numbers()]
+        first, last = min(least for least, _ in ends), max(most for _, most in ends)
+        seen = np.zeros(self.count, bool)
+        for rows in self._numbers() if last - first + 1 == self.count else ():
+            seen[rows - first] = True
+        if not seen.all():
             raise UserError(
                 f"{self.name}: has {self.count:,} rows with numbers from {first:,} to {last:,}, but not each exactly "
                 f"once; a file is missing or duplicated"
             )
         return first, last
 
-
-def _hashes(rows: Int64[np.ndarray, " n"]) -> int:
-    """The sum of SplitMix64 hashes of row numbers, different for different rows."""
-    mixed = rows.astype(np.uint64) + np.uint64(0x9E3779B97F4A7C15)
-    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
-        mixed = (mixed ^ (mixed >> np.uint64(shift))) * np.uint64(factor)
-    halves = mixed >> np.uint64(32), mixed & np.uint64(2**32 - 1)  # their sums cannot exceed 64 bits
-    return (int(halves[0].sum()) << 32) + int(halves[1].sum())
+    def _numbers(self) -> Iterator[Int64[np.ndarray, " n"]]:
+        """The row numbers of numbered files."""
+        batches = (batch.column("row").to_numpy() for part in self.parts for batch in _columns(part, ["row"]))
+        return (rows for rows in batches if len(rows))
 
 
 def _files(path: Folder) -> list[Folder]:

@@ -65,17 +65,9 @@ def check_maker(
     cure: str = "load it with that model, or build another",
 ) -> None:
     """Refuses an index that was made by another model; the message ends in `cure`."""
-    if maker._replace(name=model.name) == model:
-        return
-
-    def describe(identity: ModelIdentity) -> str:
-        head, dtype = " with head" if identity.head else "", "" if maker.dtype == model.dtype else f", {identity.dtype}"
-        more = "" if maker.similarity == model.similarity else f", {identity.similarity}"
-        more += "" if maker.prompt == model.prompt else f", prompt {identity.prompt!r}"
-        return f"{identity.name} (pooler {identity.pooler}{head}{dtype}{more})"
-
-    weights = ""
-    if describe(maker) == describe(model):
-        same_width = maker.dimension == model.dimension
-        weights = " with other weights or settings" if same_width else f", {maker.dimension} elements wide"
-    raise UserError(f"{folder}: an index of {describe(maker)}{weights}, not of {describe(model)}; {cure}")
+    differing = [field for field in maker._fields if field != "name" and getattr(maker, field) != getattr(model, field)]
+    if differing:
+        values = {field: f"{getattr(maker, field)!r:.60}, not {getattr(model, field)!r:.60}" for field in differing}
+        values |= {"sha256": "others, or other settings"} if "sha256" in differing else {}
+        what = "; ".join(f"{field.replace('sha256', 'weights')} {value}" for field, value in values.items())
+        raise UserError(f"{folder}: an index of {maker.name}, not of {model.name} ({what}); {cure}")

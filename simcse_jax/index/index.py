@@ -21,7 +21,6 @@ from simcse_jax.index.options import Backend, check_precision, check_search
 from simcse_jax.index.placed import Placed, Storage
 from simcse_jax.index.top_k import Block, decoding_of, top_k
 from simcse_jax.vectors.quantization import (
-    Clipped,
     Quantization,
     Ranges,
     check_calibration,
@@ -72,7 +71,6 @@ class Index:
         # For int8: of the rows themselves or, if these are float32, of their copies on devices.
         self.ranges = None if ranges is None else checked_ranges(ranges, dimension)
         self.ranged = 0  # the number of rows from which an index in float32 found its ranges
-        self.clipped = Clipped()  # of all rows added
         self.dimension = dimension
         self.similarity = similarity
         self.maker: ModelIdentity | None = None  # what the embeddings depend on, where it is known
@@ -105,7 +103,7 @@ class Index:
         if self.precision == "int8" and self.ranges is None and len(rows):
             check_calibration(len(rows))
             self.ranges = ranges_of(rows)
-        self._append(rows if self.quantization is None else self.quantization.encode(rows, self.clipped))
+        self._append(rows if self.quantization is None else self.quantization.encode(rows))
         self.sentences.extend(sentences)
 
     def extend(self, other: "Index") -> None:

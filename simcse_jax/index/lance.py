@@ -35,7 +35,7 @@ from simcse_jax.index.candidates import quantization_for
 from simcse_jax.index.folder import ABOUT
 from simcse_jax.index.identity import ModelIdentity
 from simcse_jax.index.index import ROUNDING, Result
-from simcse_jax.vectors.quantization import Clipped, Quantization, Ranges
+from simcse_jax.vectors.quantization import Quantization, Ranges
 from simcse_jax.vectors.similarity import prepared
 
 if TYPE_CHECKING:
@@ -88,13 +88,13 @@ class RowFormat(NamedTuple):
         bits = ("bits", list_(uint8(), -(-dimension // 8)))
         return [("code", list_(int8(), dimension)), bits] if self.precision == INT8 else [bits]
 
-    def values(self, embeddings: Float[np.ndarray, "n D"], clipped: Clipped) -> list[Shaped[np.ndarray, "n C"]]:
-        """The values of the columns of `fields` for n embeddings of any length; `clipped` counts clipped elements."""
+    def values(self, embeddings: Float[np.ndarray, "n D"]) -> list[Shaped[np.ndarray, "n C"]]:
+        """The values of the columns of `fields` for n embeddings of any length."""
         rows = embeddings.astype(np.float32, copy=False)
         if self.quantization is None:
             return [rows]
         rows = prepared(rows, "cosine").astype(np.float32, copy=False)
-        stored = self.quantization.encode(rows, clipped)
+        stored = self.quantization.encode(rows)
         return [stored, bits_of(rows)] if self.precision == INT8 else [stored]
 
     def content(self) -> dict[str, Any]:

@@ -26,7 +26,6 @@ from simcse_jax.index.identity import ModelIdentity, check_maker
 from simcse_jax.index.lance import RowFormat, Wanted
 from simcse_jax.index.options import check_precision
 from simcse_jax.vectors.quantization import (
-    Clipped,
     Ranges,
     check_calibration,
     merge_ranges,
@@ -210,16 +209,15 @@ def _batches(
 ) -> "Iterator[pyarrow.RecordBatch]":
     import pyarrow
 
-    kinds, clipped = [kind for _, kind in kept.fields(files.dimension)], Clipped()
+    kinds = [kind for _, kind in kept.fields(files.dimension)]
     for batch in files.batches():
         fingerprint.read(batch)
         columns = [
             pyarrow.FixedSizeListArray.from_arrays(pyarrow.array(values.ravel()), type=kind)
-            for values, kind in zip(kept.values(batch.embeddings, clipped), kinds, strict=True)
+            for values, kind in zip(kept.values(batch.embeddings), kinds, strict=True)
         ]
         yield pyarrow.record_batch([pyarrow.array(batch.rows + shift), batch.sentences, *columns], schema=schema)
         bar.advance(len(batch.rows))
-    clipped.warn(stacklevel=2)
 
 
 def _find_cells(

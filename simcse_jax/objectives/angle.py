@@ -34,6 +34,3 @@ class AnglE(declarations.AnglE):
     def loss(self, embedded: Embedded, **fields: Any) -> Float[Array, ""]:
         """`cosent` of the pairs' similarities and scores."""
         return cosent_of_batch(embedded, angle_similarity(*embedded.pair), **fields)
-
-
-OBJECTIVE = AnglE()

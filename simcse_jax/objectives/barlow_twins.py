@@ -87,6 +87,3 @@ class BarlowTwins(declarations.BarlowTwins):
         """`barlow_twins` of the pairs."""
         first, second = embedded.pair
         return barlow_twins(first, second, embedded.artificial(artificial, first.shape[1]), embedded.psum, **fields)
-
-
-OBJECTIVE = BarlowTwins()

@@ -43,6 +43,3 @@ class BidirectionalMargin(declarations.BidirectionalMargin):
         has_triplet = jnp.ones_like(losses, bool) if present is None else present
         total, count = (embedded.psum(jnp.sum(part)) for part in (jnp.where(has_triplet, losses, 0.0), has_triplet))
         return total / jnp.maximum(count, 1)
-
-
-OBJECTIVE = BidirectionalMargin()

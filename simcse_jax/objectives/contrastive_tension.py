@@ -45,6 +45,3 @@ class ContrastiveTension(declarations.ContrastiveTension):
             return embedded.mean(losses)
         kept = is_positive | (embedded.texts["anchor"] != embedded.texts["positive"])
         return embedded.psum(jnp.sum(jnp.where(kept, losses, 0.0))) / embedded.psum(jnp.sum(kept))
-
-
-OBJECTIVE = ContrastiveTension()

@@ -63,6 +63,3 @@ class CoSENT(declarations.CoSENT):
     def loss(self, embedded: Embedded, **fields: Any) -> Float[Array, ""]:
         """`cosent` of the pairs' cosines and scores."""
         return cosent_of_batch(embedded, cosine(*embedded.pair), **fields)
-
-
-OBJECTIVE = CoSENT()

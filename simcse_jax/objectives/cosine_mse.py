@@ -29,6 +29,3 @@ class CosineMSE(declarations.CosineMSE):
         """The mean of `cosine_mse` over the batch."""
         assert embedded.score is not None  # it declares that it needs them
         return embedded.mean(cosine_mse(*embedded.pair, embedded.score))
-
-
-OBJECTIVE = CosineMSE()

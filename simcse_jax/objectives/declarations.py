@@ -3,7 +3,7 @@
 The file of the same name in this folder has the equation, and a subclass with the loss.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from math import inf
 from typing import Any, ClassVar
 
@@ -190,7 +190,6 @@ class ContrastiveTension(PairingObjective):
     about = "Dot products of equal and of different sentences, classified (CT)."
     compares_views = False
     contrasts = True
-    checked = ("data.positives", "data.augment.name", "train.batch_size")
     fields: ClassVar = {
         "weight": weight(),
         "negatives": field(7, "The negative pairs after each positive one: K.", at_least(1), at_most(1000)),
@@ -202,23 +201,17 @@ class ContrastiveTension(PairingObjective):
         ),
     }
 
-    def check(self, fields: Any, values: Mapping[str, Any], active: Sequence[Objective]) -> None:
-        """Refuses other objectives of pairs, other sources of pairs, and groups that a batch would cut."""
-        field = f"objective.{self.name}"
-        if embedding := [other.name for other in active if other is not self and other.embeds]:
-            raise UserError(
-                f"config.objective.{embedding[0]}.weight: next to contrastive_tension, most of whose pairs have "
-                "different sentences, it must be 0.0"
-            )
+    def conflicts(self, config: Any, active: Sequence[Objective]) -> Iterator[tuple[str, str]]:
+        """Other objectives of pairs, other sources of pairs, and groups that a batch would cut."""
+        for name in [other.name for other in active if other is not self and other.embeds]:
+            reason = "next to contrastive_tension, most of whose pairs have different sentences, it must be 0.0"
+            yield f"objective.{name}.weight", reason
         for name in ("data.positives", "data.augment.name"):
-            if values[name]:
-                raise UserError(f"config.{name}={values[name]!r}: {field} makes its own pairs; it must be empty")
-        group, size = fields.negatives + 1, values["train.batch_size"]
-        if size % group:
-            raise UserError(
-                f"config.train.batch_size={size}: must be divisible by {group}, a positive pair and its negatives "
-                f"({field}.negatives)"
-            )
+            if config[name]:
+                yield name, "objective.contrastive_tension makes its own pairs; it must be empty"
+        group = config.objective.contrastive_tension.negatives + 1
+        if config.train.batch_size % group:
+            yield "train.batch_size", f"must be divisible by {group}, 1 + objective.contrastive_tension.negatives"
 
     def pairing(self, fields: Any) -> Pairing:
         """Groups of K + 1 pairs."""
@@ -260,10 +253,8 @@ class BidirectionalMargin(Objective):
     def check_columns(self, fields: Any, columns: Columns) -> None:
         """Refuses data in which no row has a soft negative."""
         if columns.number < 3:
-            raise UserError(
-                f"config.objective.{self.name}.weight: needs soft negatives, in the column of hard ones, but "
-                f"{columns.data} has no such column; set data.columns.negative"
-            )
+            needed = f"needs soft negatives, but {columns.data} has no column of them; set data.columns.negative"
+            raise UserError(f"config.objective.{self.name}.weight: {needed}")
 
 
 class RankingConsistency(Objective):
@@ -301,7 +292,6 @@ class ReplacedTokenDetection(SecondPassObjective):
     about = "Which tokens did a generator replace? (DiffCSE, section 3)."
     replaces_tokens = every_sentence = True
     paired = compares_views = truncatable = False
-    checked = ("data.positives", "data.spans.positives", "model.generator")
     fields: ClassVar = {
         "weight": weight(),
         "masking_rate": number(
@@ -313,18 +303,13 @@ class ReplacedTokenDetection(SecondPassObjective):
         "reduction": field("mean", f"One loss of all tokens'. {explain(REDUCTIONS)}.", one_of(REDUCTIONS)),
     }
 
-    def check(self, fields: Any, values: Mapping[str, Any], active: Sequence[Objective]) -> None:
-        """Refuses a run without a generator, and positives that are several sentences."""
-        if values["data.positives"] == SPANS and values["data.spans.positives"] > 1:
-            raise UserError(
-                f"config.data.spans.positives={values['data.spans.positives']}: objective.replaced_token_detection "
-                "needs the embedding of one sentence, and the mean of several is none; set it to 1"
-            )
-        if not values["model.generator"]:
-            raise UserError(
-                "config.model.generator: must be set for objective.replaced_token_detection: a model with its "
-                "language-model head, e.g. distilbert-base-uncased"
-            )
+    def conflicts(self, config: Any, active: Sequence[Objective]) -> Iterator[tuple[str, str]]:
+        """A run without a generator, and positives that are several sentences."""
+        if config.data.positives == SPANS and config.data.spans.positives > 1:
+            yield "data.spans.positives", "replaced_token_detection needs the embedding of one sentence; set it to 1"
+        if not config.model.generator:
+            needed = "a model with its language-model head, e.g. distilbert-base-uncased"
+            yield "model.generator", f"must be set for objective.replaced_token_detection: {needed}"
 
 
 class SoftmaxNLI(Objective):

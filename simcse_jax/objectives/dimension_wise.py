@@ -68,6 +68,3 @@ class DimensionWise(declarations.DimensionWise):
     def loss(self, embedded: Embedded, **fields: Any) -> Float[Array, ""]:
         """`dimension_wise` of the pairs."""
         return dimension_wise(*embedded.pair, embedded.psum, **fields)
-
-
-OBJECTIVE = DimensionWise()

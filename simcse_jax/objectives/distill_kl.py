@@ -52,6 +52,3 @@ class DistillKL(declarations.DistillKL):
             student, teacher, temperature=temperature, teacher_temperature=target_temperature, present=present
         )
         return embedded.mean(losses)
-
-
-OBJECTIVE = DistillKL()

@@ -36,6 +36,3 @@ class EmbeddingMSE(declarations.EmbeddingMSE):
             student, teacher[..., : student.shape[-1]], embedded.present_in(*names)
         )  # of truncated: the first
         return embedded.mean(losses)
-
-
-OBJECTIVE = EmbeddingMSE()

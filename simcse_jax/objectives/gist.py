@@ -90,6 +90,3 @@ class GIST(declarations.GIST):
         views, guides = embedded.stacked(*names), embedded.stacked(*names, of=embedded.teacher)
         everywhere = views, embedded.gather(views), guides, embedded.gather(guides)
         return embedded.mean(gist(*everywhere, embedded.own, exclusions=embedded.candidates(*names), **fields))
-
-
-OBJECTIVE = GIST()

@@ -164,6 +164,3 @@ class InfoNCE(declarations.InfoNCE):
         candidates = embedded.candidates(*names, pair=("positive", "anchor"))
         backward = info_nce(positives, all_anchors, further, positions, candidates=candidates, **fields)
         return embedded.mean((forward + backward) / 2)
-
-
-OBJECTIVE = InfoNCE()

@@ -62,6 +62,3 @@ class JensenShannon(declarations.JensenShannon):
         (local, mask), sentences = embedded.tokens, embedded.gather(embedded["positive"][None])[0]
         local, candidates = local[..., : sentences.shape[1]], embedded.candidates("positive")
         return jensen_shannon(local, mask, sentences, embedded.own, embedded.psum, candidates)
-
-
-OBJECTIVE = JensenShannon()

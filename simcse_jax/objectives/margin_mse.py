@@ -30,6 +30,3 @@ class MarginMSE(declarations.MarginMSE):
     def loss(self, embedded: Embedded, *, similarity: str) -> Float[Array, ""]:
         """The mean of `margin_mse` over the batch."""
         return embedded.mean(margin_mse(*score_candidates(embedded, similarity)))
-
-
-OBJECTIVE = MarginMSE()

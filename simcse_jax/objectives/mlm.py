@@ -97,6 +97,3 @@ def guess_tokens(
         tokens.networks[ENCODER].config,
     )
     return tokens.sums(losses.reshape(valid.shape), valid, columns)
-
-
-OBJECTIVE = MaskedLM()

@@ -149,6 +149,3 @@ def _random(key: Key[Array, ""], name: str, like: Array) -> Array:
     if name.endswith((".scale", ".bias")):
         return jnp.full(like.shape, float(name.endswith(".scale")), like.dtype)
     return 0.02 * jax.random.normal(key, like.shape, like.dtype)
-
-
-OBJECTIVE = MomentumContrast()

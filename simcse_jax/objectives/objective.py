@@ -1,6 +1,6 @@
 """The base classes of objectives, the terms of the loss. They check configs before JAX is imported."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
@@ -70,19 +70,12 @@ class Objective:
     projectable = True  # whether it may see projected embeddings
     truncatable = True  # whether it is defined for the first elements of embeddings, too
 
-    checked: tuple[str, ...] = ()  # the fields of other sections that `check` looks at
+    def conflicts(self, config: Any, active: "Sequence[Objective]") -> Iterable[tuple[str, str]]:
+        """Fields of a run's config that do not go together with it, and why, found before anything is read.
 
-    def check(self, fields: Any, values: Mapping[str, Any], active: "Sequence[Objective]") -> None:
-        """Refuses other fields that do not go together with it, before anything is read.
-
-        Args:
-          fields: `config.objective.NAME` of a run that trains it.
-          values: the values of `checked`.
-          active: all objectives that the run trains.
-
-        Raises:
-          UserError: naming the field.
+        `active` are all objectives that the run trains.
         """
+        return ()
 
     def check_columns(self, fields: Any, columns: Columns) -> None:
         """Refuses data that lack what it needs, beyond what it declares.

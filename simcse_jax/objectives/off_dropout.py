@@ -93,6 +93,3 @@ class OffDropout(declarations.OffDropout):
             *embedded.pair, embedded["clean_anchor"], positives, hard_negatives, embedded.own, **fields
         )
         return embedded.mean(losses)
-
-
-OBJECTIVE = OffDropout()

@@ -61,6 +61,3 @@ class RankingConsistency(declarations.RankingConsistency):
         """The mean of `ranking_consistency` over the batch."""
         everywhere = embedded.gather(jnp.stack(embedded.pair))
         return embedded.mean(ranking_consistency(*embedded.pair, *everywhere, **fields))
-
-
-OBJECTIVE = RankingConsistency()

@@ -84,6 +84,3 @@ class RankingDistillation(declarations.RankingDistillation):
             embedded["anchor"], positives, teacher["anchor"], teacher_positives, embedded.own, **fields
         )
         return embedded.mean(losses)
-
-
-OBJECTIVE = RankingDistillation()

@@ -1,5 +1,6 @@
 """All objectives by name in `config.objective`: the package's, as they are declared, and others from outside."""
 
+import functools
 import importlib
 import importlib.metadata
 import sys
@@ -91,9 +92,12 @@ def trained_objectives(fields: Any) -> dict[str, Objective]:
 
 def load_loss(objective: Objective) -> Objective:
     """The objective with its loss, from the module of its name, which imports JAX; a user's own has it already."""
-    if objective.name not in BUILT_IN:
-        return objective
-    loaded: Objective = importlib.import_module(f"simcse_jax.objectives.{objective.name}").OBJECTIVE
+    return _load(objective.name, type(objective).__name__) if objective.name in BUILT_IN else objective
+
+
+@functools.cache  # the same object each time, which compiled programs are kept by
+def _load(name: str, kind: str) -> Objective:
+    loaded: Objective = getattr(importlib.import_module(f"simcse_jax.objectives.{name}"), kind)()
     return loaded
 
 

@@ -126,6 +126,3 @@ class ReplacedTokenDetection(declarations.ReplacedTokenDetection):
         _, counts, replaced, right = embedded.tokens
         share, accuracy = (embedded.mean_of_tokens(hits, counts) for hits in (replaced, right))
         return {"replaced": share, "accuracy": accuracy, "majority": jnp.maximum(share, 1 - share)}
-
-
-OBJECTIVE = ReplacedTokenDetection()

@@ -30,6 +30,3 @@ class SelfContrastive(declarations.SelfContrastive):
     def loss(self, embedded: Embedded, **fields: Any) -> Float[Array, ""]:
         """The mean of `self_contrastive` over the batch."""
         return embedded.mean(self_contrastive(*embedded.pair, **fields))
-
-
-OBJECTIVE = SelfContrastive()

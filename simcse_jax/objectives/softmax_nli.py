@@ -44,6 +44,3 @@ class SoftmaxNLI(declarations.SoftmaxNLI):
         """The mean of `softmax_nli` over the batch."""
         assert embedded.label is not None  # it declares that it needs them
         return embedded.mean(softmax_nli(*embedded.pair, embedded.label, embedded.params[KERNEL]))
-
-
-OBJECTIVE = SoftmaxNLI()

@@ -65,7 +65,7 @@ def survey_checkpoints(
     for folder in folders.values():
         kept_steps(folder)
     first = {name: next(checkpoint_encoders(folder, batch_size)) for name, folder in folders.items()}
-    encoders = {name: kept.embed.tokens for name, kept in first.items()}
+    encoders = {name: kept.embed for name, kept in first.items()}
     max_length = min(encoder.max_length for encoder in encoders.values())
     cut = {name: dataclasses.replace(encoder, max_length=max_length) for name, encoder in encoders.items()}
     surveys = {name: survey(encoder, sentences, protocol, where) for name, encoder in cut.items()}
@@ -78,7 +78,7 @@ def measure_checkpoints(
 ) -> Iterator[Point]:
     """Measures every kept checkpoint of a run, the earliest first, with progress on standard error."""
     for kept in checkpoint_encoders(folder, batch_size):
-        encoder = dataclasses.replace(kept.embed.tokens, max_length=max_length)
+        encoder = dataclasses.replace(kept.embed, max_length=max_length)
         encode = kept.embed.with_progress
         measured = measure_last_layer(encode, encoder, surveyed, sample, kept.temperature, show_progress_bar=True)
         yield {"step": kept.step, **measured.analysis}

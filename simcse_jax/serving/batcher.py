@@ -6,7 +6,6 @@ All state belongs to the event loop's thread; only `run` is called in others.
 import asyncio
 import heapq
 import itertools
-import math
 import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -15,7 +14,7 @@ from typing import Any, NamedTuple
 from simcse_jax.serving.replies import Later
 
 SPREAD = 1e-3  # seconds: the n-th piece of a request counts as if it had come n times as much later
-LONGEST_RETRY = 60.0  # seconds
+RETRY = 5.0  # seconds after which to ask again
 
 
 class Piece(NamedTuple):
@@ -90,7 +89,6 @@ class Batcher:
         self._numbers = itertools.count()
         self._some = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
-        self._pace = 0.0  # seconds of a worker for a piece, lately
         self.waiting = 0  # pieces
 
     @property
@@ -119,8 +117,7 @@ class Batcher:
         if not pieces:
             return []
         if self.waiting + len(pieces) > self._most_waiting:
-            seconds = self.retry_after()
-            raise Later(429, f"too many inputs are waiting; try again in {seconds:.0f} s", seconds)
+            raise Later(429, "too many inputs are waiting; try again", RETRY)
         request = _Request(len(pieces), asyncio.get_running_loop().create_future())
         for place, piece in enumerate(pieces):
             self._push(_Waiting(request.arrived + place * SPREAD, next(self._numbers), piece, request, place))
@@ -131,10 +128,6 @@ class Batcher:
             self._forget(request)
             raise
         return request.results
-
-    def retry_after(self) -> float:
-        """Seconds until what waits now should be done: a whole number, as HTTP has it."""
-        return float(min(max(math.ceil(self.waiting * self._pace / self._workers), 1), LONGEST_RETRY))
 
     def _push(self, entry: _Waiting) -> None:
         heapq.heappush(self._queues.setdefault((entry.piece.group, entry.piece.length), []), entry)
@@ -193,5 +186,4 @@ class Batcher:
                 if not request.left and not request.answered.done():
                     request.answered.set_result(None)
             seconds = time.monotonic() - started
-            self._pace += 0.2 * (seconds / len(taken) - self._pace)
             self._observe(Done(batch, seconds, waited))

@@ -3,12 +3,10 @@
 import html
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from jaxtyping import Float
-
-from simcse_jax.index.index import Result
 
 if TYPE_CHECKING:
     import gradio
@@ -23,18 +21,7 @@ LIGHT, DARK = np.array([247, 251, 255]), np.array([8, 48, 107])  # the ends of t
 CSS = Path(__file__).with_name("demo.css").read_text(encoding="utf-8")
 
 
-class DemoModel(Protocol):
-    """The model of a page; `SimCSE` is one."""
-
-    @property
-    def max_length(self) -> int:
-        """The tokens that are read of a sentence; the rest is cut off."""
-
-    def search(self, query: str, /, *, top_k: int, threshold: float) -> list[Result]:
-        """The nearest sentences of the index, best first."""
-
-    def similarity(self, first: list[str], second: list[str], /) -> Float[np.ndarray, "N M"]:
-        """The cosines of all pairs: N and M sentences to (N, M)."""
+DemoModel = Any  # `SimCSE`, or what has its `max_length`, `search` and `similarity`
 
 
 def shade_rules() -> str:

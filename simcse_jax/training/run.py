@@ -12,10 +12,8 @@ from simcse_jax.config.recorded import config_fingerprint, to_record
 from simcse_jax.config.sections import Config, Section
 from simcse_jax.data.corpora import AnyCorpus
 from simcse_jax.devices import processes
-from simcse_jax.devices.backend import slow_bfloat16
 from simcse_jax.devices.preemption import Preemption
 from simcse_jax.errors import UserError
-from simcse_jax.host.closing import closing_all
 from simcse_jax.host.locks import held
 from simcse_jax.host.names import by_field
 from simcse_jax.host.outputs import output_folder
@@ -117,15 +115,17 @@ def train_and_evaluate(
         with processes.exit_together():
             if processes.is_first():
                 training.metrics = folder.metrics(resumed)
-        with closing_all([part for part in (training.metrics, checkpoints) if part is not None]):
-            begin(training, config, resumed, int(state.step))
-            if inputs.folds:
-                say_tries(folder.path, inputs.fingerprints)
-                settings = [make_settings(config, count_steps(config, corpus)) for corpus in corpora]
-                training.cross_fitted = cross_fit(setup, updates, corpora, settings, folder.path, preemption)
-                training.ended = not training.cross_fitted.comparison.is_better
-            state = train(training, state, preemption, resumed, trace)
-            finish(training, state)
+        for part in (checkpoints, training.metrics):
+            if part is not None:
+                job.callback(part.close)
+        begin(training, config, resumed, int(state.step))
+        if inputs.folds:
+            say_tries(folder.path, inputs.fingerprints)
+            settings = [make_settings(config, count_steps(config, corpus)) for corpus in corpora]
+            training.cross_fitted = cross_fit(setup, updates, corpora, settings, folder.path, preemption)
+            training.ended = not training.cross_fitted.comparison.is_better
+        state = train(training, state, preemption, resumed, trace)
+        finish(training, state)
     return processes.is_first()
 
 
@@ -142,8 +142,6 @@ def read(config: Section, folder: Workdir | None = None) -> Inputs:
     terms = [f"{config.objective[name].weight:g} {name}" for name in trained]
     if len(terms) > 1:
         processes.say(f"loss: {' + '.join(terms)}")
-    if config.train.dtype == "bfloat16" and (slow := slow_bfloat16()):
-        processes.say(f"config.train.dtype={slow}")
     return read_inputs(config)
 
 

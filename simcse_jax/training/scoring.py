@@ -8,7 +8,6 @@ import numpy as np
 
 from simcse_jax.devices import processes
 from simcse_jax.encoding.embedder import Embedder
-from simcse_jax.encoding.tokens import TokenEncoder
 from simcse_jax.evaluation.evaluator import evaluate_all
 from simcse_jax.models.parameters import Arrays, Params
 from simcse_jax.training.dropout_pairs import Pairs
@@ -27,9 +26,9 @@ class ProgressEncoder:
         return self.embedder.with_progress(sentences, processes.is_first())
 
     @property
-    def tokens(self) -> TokenEncoder:
+    def tokens(self) -> Embedder:
         """The token embeddings of the last layer."""
-        return dataclasses.replace(self.embedder.tokens, last_only=True)
+        return dataclasses.replace(self.embedder, last_only=True)
 
     def under_dropout(self) -> Pairs | None:
         """The measured sentences as both sides of the pairs that the run trains on, if these are themselves."""

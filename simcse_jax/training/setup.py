@@ -273,7 +273,7 @@ def make_setup(config: Section, inputs: Inputs) -> Setup:
         on_devices = replicate(frozen, replicated_sharding(mesh))
     measuring: list[Evaluator[EmbedWithLayers]] = []
     if sample:
-        surveyed = survey(embed.tokens, sample.sentences, Protocol(), "config.analysis.data")
+        surveyed = survey(embed, sample.sentences, Protocol(), "config.analysis.data")
         measuring = [LastLayer(surveyed, sample, find_temperature(config.objective))]
     corpus = inputs.corpus
     parts = [(part.num_columns, part.lengths) for part in corpus.parts] if corpus is not None else [(1, ())]

@@ -1,8 +1,6 @@
 """The teachers: models that are read once, and their embeddings of all training sentences."""
 
 import dataclasses
-import os
-import secrets
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -18,7 +16,7 @@ from simcse_jax.encoding.arguments import resolve_prompt
 from simcse_jax.encoding.embedder import Embedder, on_local_devices
 from simcse_jax.errors import UserError, about, system_message
 from simcse_jax.host.outputs import output_folder
-from simcse_jax.host.storage import local_path, sha256, writing
+from simcse_jax.host.storage import local_path, sha256, written_once
 from simcse_jax.huggingface.cross_encoder import is_cross_encoder
 from simcse_jax.huggingface.load import choose_pooler_and_warn
 from simcse_jax.models import parameters
@@ -96,7 +94,9 @@ def _read_or_encode(
         return _encode(field, name, teacher, sentences)
     file = local_path(folder) / f"{key}.npy"
     if not file.is_file():
-        _write(file, _encode(field, name, teacher, sentences))
+        embeddings = _encode(field, name, teacher, sentences)
+        with written_once(file) as temporary, temporary.open("wb") as opened:
+            np.save(opened, embeddings)
     return _read(file, len(sentences), teacher.dimension)
 
 
@@ -113,21 +113,6 @@ def _key(teacher: Embedder, sentences: list[str]) -> str:
     about = (architecture, teacher.pooler, teacher.use_head, teacher.max_length, teacher.normalize, teacher.prompt)
     text = (repr((*about, teacher.include_prompt, teacher.modules, sentences)) + architecture.identity).encode()
     return sha256(np.frombuffer(text + teacher.tokenizer.content(), np.uint8), *arrays)
-
-
-def _write(file: Path, embeddings: np.ndarray) -> None:
-    """Writes the file whole or not at all, also where several processes write it at the same time."""
-    temporary = file.with_name(f".{file.name}.{secrets.token_hex(8)}.tmp")  # containers may have equal process ids
-    with writing(file):
-        file.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            with temporary.open("wb") as opened:
-                np.save(opened, embeddings)
-                opened.flush()
-                os.fsync(opened.fileno())  # before the rename, which means that it is whole
-            temporary.replace(file)
-        finally:
-            temporary.unlink(missing_ok=True)
 
 
 def _read(file: Path, rows: int, size: int) -> np.ndarray:

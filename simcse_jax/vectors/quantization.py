@@ -35,7 +35,6 @@ SCALAR = ("int8", "uint8")
 PACKED = ("binary", "ubinary")
 STEPS = 255
 FEW = 100  # embeddings; ranges found in fewer give a warning
-OUTSIDE = 0.05  # of the elements; more of them outside of the ranges give a warning
 Codes = Int8[np.ndarray, "N C"] | UInt8[np.ndarray, "N C"]
 Ranges = Float32[np.ndarray, "2 D"]
 
@@ -108,24 +107,6 @@ def warn_of_few(count: int, stacklevel: int) -> None:
         warnings.warn(f"the ranges are those of {count} embeddings alone; give ranges of more", UserWarning, stacklevel)
 
 
-@dataclasses.dataclass
-class Clipped:
-    """How many elements lay outside of the ranges, and were stored as the nearest end."""
-
-    elements: int = 0  # in all
-    outside: int = 0
-
-    def warn(self, stacklevel: int) -> None:
-        """Warns where they were many: the ranges do not suit these embeddings; `stacklevel` as for `warnings.warn`."""
-        if self.outside > OUTSIDE * self.elements:
-            warnings.warn(
-                f"more than {OUTSIDE:.0%} of the elements of the embeddings lie outside of the ranges and were "
-                "clipped; give ranges of more embeddings like these",
-                UserWarning,
-                stacklevel,
-            )
-
-
 @dataclasses.dataclass(frozen=True, eq=False)
 class Quantization:
     """How embeddings of D = `dimension` elements are stored; `ranges` (2, D) are for int8 and uint8, otherwise None."""
@@ -149,8 +130,8 @@ class Quantization:
         assert self.ranges is not None
         return self.ranges[0], (self.ranges[1] - self.ranges[0]) / STEPS
 
-    def encode(self, embeddings: Float[np.ndarray, "N D"], clipped: Clipped | None = None) -> Shaped[np.ndarray, "N C"]:
-        """The rows as they are stored; `clipped` counts what lies outside of the ranges of int8 and uint8."""
+    def encode(self, embeddings: Float[np.ndarray, "N D"]) -> Shaped[np.ndarray, "N C"]:
+        """The rows as they are stored."""
         _check_finite(embeddings)
         if self.precision == "float32":
             return embeddings.astype(np.float32, copy=False)
@@ -158,11 +139,7 @@ class Quantization:
             bits = np.packbits(embeddings > 0, axis=-1)
             return bits if self.precision == "ubinary" else (bits ^ 0x80).view(np.int8)
         starts, steps = self._starts_and_steps
-        above = np.floor((embeddings - starts) / np.where(steps == 0, 1, steps))
-        numbers = np.clip(above, 0, STEPS)
-        if clipped is not None:
-            clipped.elements += numbers.size
-            clipped.outside += int(np.count_nonzero(numbers != above))
+        numbers = np.clip(np.floor((embeddings - starts) / np.where(steps == 0, 1, steps)), 0, STEPS)
         return numbers.astype(np.uint8) if self.precision == "uint8" else (numbers - 128).astype(np.int8)
 
     def decode(self, codes: Shaped[np.ndarray, "N C"]) -> Float32[np.ndarray, "N D"]:
@@ -206,10 +183,7 @@ class Quantization:
 
 
 def quantize(
-    embeddings: Float[np.ndarray, "*N D"],
-    precision: Precision,
-    ranges: ArrayLike | None = None,
-    clipped: Clipped | None = None,
+    embeddings: Float[np.ndarray, "*N D"], precision: Precision, ranges: ArrayLike | None = None
 ) -> Shaped[np.ndarray, "*N C"]:
     """Embeddings, (D,) or (N, D), in another precision.
 
@@ -226,7 +200,7 @@ def quantize(
     elif precision in SCALAR:
         check_calibration(len(rows))
         checked = ranges_of(rows) if len(rows) else np.zeros((2, dimension), np.float32)
-    codes = Quantization(precision, dimension, checked).encode(rows, clipped)
+    codes = Quantization(precision, dimension, checked).encode(rows)
     return codes[0] if embeddings.ndim == 1 else codes
 
 
@@ -286,7 +260,7 @@ def read_ranges(name: str, dimension: int | None = None) -> Ranges:
             raise FileNotFoundError(2, "no such file")
         with path.open("rb") as file:
             if path.suffix.lower() == ".npy":
-                return checked_ranges(_read_array(file), dimension, name)
+                return checked_ranges(np.load(io.BytesIO(file.read()), allow_pickle=False), dimension, name)
             content = _read_description(path, file)
     except UserError:
         raise
@@ -296,16 +270,6 @@ def read_ranges(name: str, dimension: int | None = None) -> Ranges:
     if quantization.ranges is None:
         raise UserError(f"{path}: has no ranges, but {quantization.precision}; they are kept with int8 and uint8")
     return checked_ranges(quantization.ranges, dimension, name)
-
-
-def _read_array(file: IO[bytes]) -> np.ndarray:
-    version = np.lib.format.read_magic(file)
-    read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-    shape, _, dtype = read(file)
-    if len(shape) != 2 or shape[0] != 2 or dtype.kind != "f":  # before all of a large file is read
-        raise UserError(f"{getattr(file, 'name', 'ranges')}: {dtype} {shape}; ranges are numbers of float32, (2, D)")
-    file.seek(0)
-    return np.load(io.BytesIO(file.read()), allow_pickle=False)
 
 
 def _read_description(path: Folder, file: IO[bytes]) -> dict[str, Any]:

@@ -3,7 +3,7 @@ import pytest
 from support import sentences
 
 from simcse_jax import SimCSE
-from simcse_jax.adapters.texts import TextEncoder, plain
+from simcse_jax.adapters.texts import TextEncoder
 from simcse_jax.errors import UserError
 from simcse_jax.vectors.quantization import ranges_of
 
@@ -40,10 +40,12 @@ def test_texts_are_encoded_as_by_the_class_wrong_options_refused_and_fingerprint
     assert encoder.query(texts[0]) == model.encode(texts[0], prompt="a bird ").tolist()
     assert encoder.documents(texts) == model.encode(texts, prompt="").tolist()
     ranges = np.float32([[0.1, 0.2], [0.3, 0.4]])
-    again = plain({"precision": "int8", "ranges": ranges})
+    again = TextEncoder(model, precision="int8", ranges=ranges, truncate_dim=2).options
     assert type(again["ranges"]) is list
     np.testing.assert_array_equal(np.float32(again["ranges"]), ranges)
-    assert plain({"ranges": tmp_path}) == {"ranges": str(tmp_path)}
+    np.save(tmp_path / "ranges.npy", ranges)
+    named = {"precision": "int8", "truncate_dim": 2, "ranges": tmp_path / "ranges.npy"}
+    assert TextEncoder(model, **named).options == named | {"ranges": str(tmp_path / "ranges.npy")}
     other = SimCSE(prompted)
     assert TextEncoder(other).fingerprint() == TextEncoder(model).fingerprint()
     other.prompts["query"] = "a "

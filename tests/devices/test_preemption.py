@@ -1,37 +1,23 @@
 import contextlib
-import hashlib
 import os
 import signal
-import sys
 import threading
-import time
 
 import pytest
 
 from simcse_jax.devices import preemption as module
 from simcse_jax.devices.preemption import Preemption
-from simcse_jax.errors import Preempted, in_command
+from simcse_jax.errors import Preempted
 
 
 @pytest.fixture
 def preemption():
-    token = in_command.set(True)
     with contextlib.closing(Preemption()) as preemption:
         yield preemption
-    in_command.reset(token)
-
-
-@pytest.fixture(autouse=True)
-def ended(monkeypatch):
-    """What would end this process."""
-    calls = []
-    monkeypatch.setattr(module, "end_process", lambda: calls.append(threading.current_thread()))
-    return calls
 
 
 def send(number):
     os.kill(os.getpid(), number)
-    time.sleep(0.05)  # until the thread that answers has done so
 
 
 def test_before_the_first_step_a_signal_ends_the_run_at_once_and_a_resumed_one_names_its_step(preemption):
@@ -45,55 +31,31 @@ def test_before_the_first_step_a_signal_ends_the_run_at_once_and_a_resumed_one_n
         preemption._interrupted = False  # as a run that starts again
 
 
-def test_sigterm_is_noted_until_closed_and_handlers_and_the_wakeup_descriptor_are_restored():
-    before = [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)] + [threading.active_count()]
+def test_sigterm_is_noted_until_closed_and_handlers_are_restored():
+    before = [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)]
     with contextlib.closing(Preemption()) as preemption:
-        assert (signal.getsignal(signal.SIGINT), threading.active_count()) != tuple(before[1:])
+        assert signal.getsignal(signal.SIGINT) != before[1]
         assert not preemption.reached(1)
         send(signal.SIGTERM)
         assert preemption.reached(2) and preemption.reached(3)
         assert isinstance(preemption.ended(3), Preempted)
         assert str(preemption.ended(3)) == "SIGTERM: saved at step 3; the same command resumes there"
-    found = [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)] + [threading.active_count()]
-    assert found == before and signal.set_wakeup_fd(-1) == -1
+    found = [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)]
+    assert found == before
 
 
-def test_ctrl_c_is_answered_and_noted_and_a_second_one_ends_the_process(preemption, ended, capsys, monkeypatch):
+def test_ctrl_c_is_answered_and_noted_and_a_second_one_ends_the_run(preemption, capsys, monkeypatch):
     assert not preemption.reached(1)
     for _ in range(2):  # signals that come together are one Ctrl-C
         send(signal.SIGINT)
     said = "Ctrl-C: saving after this step; press it again to end immediately, without saving\n"
     assert capsys.readouterr().err == said
-    assert preemption.reached(2) and ended == []
+    assert preemption.reached(2)
     error = preemption.ended(2)
     assert isinstance(error, KeyboardInterrupt) and str(error) == "Ctrl-C: saved at step 2; resume with:"
     monkeypatch.setattr(module, "ONE_PRESS", 0.01)
     with pytest.raises(KeyboardInterrupt):
         send(signal.SIGINT)
-    time.sleep(0.05)
-    assert len(ended) == 1 and ended[0] is not threading.main_thread()
-
-
-@pytest.mark.parametrize("notebook", [False, True])
-def test_a_second_ctrl_c_leaves_another_programs_process_and_a_notebook_alive_and_what_ends_it_does_so_at_once(
-    notebook, ended, monkeypatch
-):
-    monkeypatch.setattr(module, "ONE_PRESS", 0.01)
-    token = in_command.set(notebook)
-    if notebook:
-        monkeypatch.setitem(sys.modules, "ipykernel", module)
-    with contextlib.closing(Preemption()) as preemption:
-        preemption.reached(1)
-        send(signal.SIGINT)
-        with pytest.raises(KeyboardInterrupt):
-            send(signal.SIGINT)
-    in_command.reset(token)
-    assert ended == []
-    monkeypatch.undo()  # the real end_process
-    codes = []
-    monkeypatch.setattr(os, "_exit", codes.append)
-    module.end_process()
-    assert codes == [130]
 
 
 def test_joined_processes_leave_with_one_code_and_finish_after_a_ctrl_c_in_the_last_step(preemption, monkeypatch):
@@ -106,19 +68,6 @@ def test_joined_processes_leave_with_one_code_and_finish_after_a_ctrl_c_in_the_l
     error = preemption.ended(3)
     assert isinstance(error, Preempted) and str(error) == "Ctrl-C: saved at step 3; the same command resumes there"
     preemption.finish()
-
-
-def test_the_answer_does_not_wait_for_the_main_thread(preemption, capsys):
-    """As while it compiles: the handler in the main thread is held off, the answer is not."""
-    preemption.reached(1)
-    handled, handler = [], signal.getsignal(signal.SIGINT)
-    signal.signal(signal.SIGINT, lambda *args: handled.append(capsys.readouterr().err))
-    busy = threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGINT))
-    busy.start()
-    hashlib.pbkdf2_hmac("sha256", b"", b"", 2_000_000)  # one call that lets other threads run, as a compilation does
-    busy.join()
-    assert "saving after this step" in handled[0]
-    signal.signal(signal.SIGINT, handler)
 
 
 def test_a_ctrl_c_in_the_last_step_or_after_it_ends_the_run(preemption):

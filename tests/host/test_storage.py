@@ -15,10 +15,11 @@ import numpy as np
 import pytest
 from support import run
 from support.forks import CONSTANTS
-from support.object_store import NEEDS_GCSFS, WRITING
+from support.object_store import NEEDS_GCSFS, WRITING, Refusal
 
 from simcse_jax.errors import UserError
 from simcse_jax.host import storage
+from simcse_jax.host.storage import as_path, written_once
 
 
 def fail(*_):
@@ -82,25 +83,6 @@ def test_a_file_of_json_is_read(tmp_path):
             storage.read_json(wrong)
     with pytest.raises(UserError, match=r"cannot be written: Not a directory$"):
         storage.write_atomically(path / "run" / "run.json", "{}")
-
-
-def test_files_are_replaced_together_or_not_at_all(tmp_path, monkeypatch):
-    folder = tmp_path / "new"
-    storage.write_together(folder, {"a.json": "1", "b.png": b"2"})
-    synced = []
-
-    def full(number):
-        synced.append(number)
-        if len(synced) == 2:
-            fail()
-
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "fsync", full)
-        with pytest.raises(UserError, match=r"new: cannot be written: No space left on device$"):
-            storage.write_together(folder, {"a.json": "3", "b.png": b"4"})
-    assert {path.name: path.read_text() for path in folder.iterdir()} == {"a.json": "1", "b.png": "2"}
-    storage.write_together(folder, {"a.json": "3", "b.png": b"4"})
-    assert {path.name: path.read_text() for path in folder.iterdir()} == {"a.json": "3", "b.png": "4"}
 
 
 def test_a_link_stays_and_what_it_points_to_is_replaced_with_its_mode(tmp_path):
@@ -212,3 +194,48 @@ def test_a_store_that_cannot_be_reached_is_reported_in_one_line(tmp_path):
     done = run("export", "--workdir=gs://bucket/run", "--output", tmp_path / "export", env=environment)
     assert done.returncode == 2 and len(done.stderr.splitlines()) == 1, done.stderr
     assert done.stderr.startswith("error: gs://bucket/run: cannot be reached: Cannot connect to host 127.0.0.1:9")
+
+
+def test_a_file_that_is_written_once_is_whole_and_the_first_one_s(tmp_path, monkeypatch):
+    path = tmp_path / "folder" / "part"
+    for error in (OSError(28, "No space left on device"), KeyboardInterrupt()):
+        expected = UserError if isinstance(error, OSError) else KeyboardInterrupt
+        with pytest.raises(expected), written_once(path) as temporary:
+            temporary.write_text("rows")
+            raise error
+        assert not list(path.parent.iterdir())
+    with written_once(path) as temporary:
+        temporary.write_text("rows")
+        assert not path.exists()
+        with written_once(path) as faster:
+            faster.write_text("first")
+    assert {file.name: file.read_text() for file in path.parent.iterdir()} == {"part": "first"}
+    path.unlink()
+    monkeypatch.setattr(os, "link", lambda *paths: (_ for _ in ()).throw(PermissionError(1, "no links here")))
+    with written_once(path) as temporary:
+        temporary.write_text("rows")
+    assert {file.name: file.read_text() for file in path.parent.iterdir()} == {"part": "rows"}
+
+
+@NEEDS_GCSFS
+def test_an_object_that_is_written_once_is_whole_and_the_first_one_s(store, monkeypatch):
+    path, parts, take = as_path("gs://bucket/folder") / "part", [], store.continue_upload
+
+    def refuse_the_second(*part):  # the store answers again afterwards, when the client closes what it has open
+        parts.append(part)
+        if len(parts) == 2:
+            raise Refusal(403, "no")
+        return take(*part)
+
+    monkeypatch.setattr(store, "continue_upload", refuse_the_second)
+    with pytest.raises(UserError, match=r"gs://bucket/folder/part: cannot be written"), written_once(path) as file:
+        file.write_bytes(bytes(20 << 20))
+    assert not store.names("folder/")
+    for content in (b"first", b"second"):
+        with written_once(path) as file:
+            file.write_bytes(content)
+    with monkeypatch.context() as context:  # the other one appears between the look and the upload
+        context.setattr(type(path), "exists", lambda path: False)
+        with written_once(path) as file:
+            file.write_bytes(b"third")
+    assert store.text("folder/part") == "first"

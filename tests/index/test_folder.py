@@ -156,7 +156,7 @@ def test_a_saving_that_fails_leaves_the_index_that_was_there(tmp_path, monkeypat
 
 def test_an_index_of_another_model_is_refused_and_under_another_name_it_is_the_same(tmp_path):
     index_folder.save(made(3), tmp_path, MODEL)
-    raises("not of runs/a (pooler cls)", index_folder.load, tmp_path, MODEL._replace(pooler="cls"))
+    raises("not of runs/a (pooler 'avg', not 'cls')", index_folder.load, tmp_path, MODEL._replace(pooler="cls"))
     assert len(index_folder.load(tmp_path, MODEL._replace(name="exported"))) == 3
     raises("bfloat16", index_folder.load, tmp_path, MODEL._replace(dtype="bfloat16"))
 

@@ -14,7 +14,7 @@ from simcse_jax.index import lance, lance_build
 from simcse_jax.index.embedding_files import EmbeddingFiles
 from simcse_jax.index.index import Index
 from simcse_jax.index.lance import DEFAULTS, LanceIndex, RowFormat, Wanted, read_about
-from simcse_jax.vectors.quantization import Clipped, Quantization, quantize, ranges_of
+from simcse_jax.vectors.quantization import Quantization, quantize, ranges_of
 from simcse_jax.vectors.similarity import prepared, similarities
 
 needs("lancedb", "LanceDB is not installed: pip install 'simcse_jax[lance]'")
@@ -144,7 +144,7 @@ def whole(tmp_path_factory):
         *((fields, "damaged") for fields in ({"precision": "int4"}, {"rows": "600"})),
         ({"version": 99}, "the table cannot be read or written: "),
         ({"model": MODEL._replace(similarity="manhattan")._asdict()}, "damaged"),
-        ({"model": MODEL._replace(sha256="1" * 64)._asdict()}, "with other weights or settings, not of runs/a"),
+        ({"model": MODEL._replace(sha256="1" * 64)._asdict()}, "not of runs/a (weights others, or other settings)"),
         ({"backend": None}, "not an index of LanceDB; load_index reads it"),
     ],
 )
@@ -195,11 +195,11 @@ def test_the_columns_have_what_sentence_transformers_defines_and_index_json_says
     ):
         names, kinds = zip(*kept.fields(12), strict=True)
         assert names == tuple(columns) and kept.scored in names
-        for kind, found, expected in zip(kinds, kept.values(FEW, Clipped()), columns.values(), strict=True):
+        for kind, found, expected in zip(kinds, kept.values(FEW), columns.values(), strict=True):
             np.testing.assert_array_equal(found, expected)
             assert kind.list_size == expected.shape[1]
             assert str(kind.value_type).replace("float", "float32") == expected.dtype.name
-    np.testing.assert_array_equal(INT8.values(FEW.astype(np.float64), Clipped())[1], bits)
+    np.testing.assert_array_equal(INT8.values(FEW.astype(np.float64))[1], bits)
 
 
 def test_ranges_are_those_of_the_first_rows_at_unit_length(tmp_path, monkeypatch):

@@ -6,7 +6,9 @@ from support.checks import cosine, random
 from support.equations import assert_is_equation
 from support.steps import alone, named
 
-from simcse_jax.objectives.bidirectional_margin import OBJECTIVE
+from simcse_jax.objectives.bidirectional_margin import BidirectionalMargin
+
+OBJECTIVE = BidirectionalMargin()
 
 LOWER, UPPER = 0.1, 0.3
 

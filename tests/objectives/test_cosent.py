@@ -6,7 +6,9 @@ from support.equations import assert_is_equation
 from support.steps import alone, named
 
 from simcse_jax.objectives import similarity
-from simcse_jax.objectives.cosent import OBJECTIVE
+from simcse_jax.objectives.cosent import CoSENT
+
+OBJECTIVE = CoSENT()
 
 SCORES = np.float32([0.2, 3, 5, 3, 0, 4.4, 0.2, 1])  # two ties
 

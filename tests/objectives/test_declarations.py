@@ -24,7 +24,7 @@ def test_what_does_not_go_together_is_refused():
         ({"data__augment__name": "crop"}, "objective.cosent.weight=1.0: needs pairs with scores, so data.augment.name"),
         ({"data__positives": "entailment"}, "data.positives='entailment'"),
         (COLUMNS, "data.columns.negative='negative'"),
-        ({"objective__contrastive_tension__weight": 1.0}, "objective.cosent.weight: next to contrastive_tension"),
+        ({"objective__contrastive_tension__weight": 1.0}, "objective.cosent.weight=1.0: next to contrastive_tension"),
         ({"data__score_range": ("5", "0")}, "data.score_range=('5', '0')"),
         ({"data__score_range": ("5",)}, "data.score_range="),
     ):

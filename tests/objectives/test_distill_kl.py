@@ -5,7 +5,9 @@ from support.checks import random
 from support.equations import assert_is_equation
 from support.steps import alone, named
 
-from simcse_jax.objectives.distill_kl import OBJECTIVE
+from simcse_jax.objectives.distill_kl import DistillKL
+
+OBJECTIVE = DistillKL()
 
 ALL, SOME = np.ones((3, 3), bool), np.array([[1, 1, 1], [1, 1, 1], [1, 0, 0]], bool)
 

@@ -14,7 +14,7 @@ USUAL = {"temperature": 0.5, "hard_negative_weight": 1.0, "similarity": "cosine"
 
 def of_views(rows, **fields):
     """The objective's mean on a single device that has the whole batch."""
-    return module.OBJECTIVE.loss(alone(named(rows)), **USUAL | fields)
+    return module.InfoNCE().loss(alone(named(rows)), **USUAL | fields)
 
 
 def by_the_equation(anchors, positives, kinds, fields, alpha=1.0, present=None):

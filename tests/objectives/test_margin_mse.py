@@ -5,7 +5,9 @@ from support.equations import assert_is_equation
 from support.steps import alone, named
 
 from simcse_jax.data.scores import read_candidates
-from simcse_jax.objectives.margin_mse import OBJECTIVE, margin_mse
+from simcse_jax.objectives.margin_mse import MarginMSE, margin_mse
+
+OBJECTIVE = MarginMSE()
 
 
 @pytest.mark.parametrize("from_data", [False, True])

@@ -11,9 +11,11 @@ from support.checks import cosine, random
 from support.equations import assert_is_equation
 from support.steps import alone
 
-from simcse_jax.objectives.momentum_contrast import OBJECTIVE, momentum_contrast
+from simcse_jax.objectives.momentum_contrast import MomentumContrast, momentum_contrast
 from simcse_jax.objectives.negatives import Candidates
 from simcse_jax.objectives.views import Plan
+
+OBJECTIVE = MomentumContrast()
 
 QUEUE, OWN = random(5, 4, seed=7), np.arange(6)
 WEIGHTS, ALL = np.float32([1, -2, 3, 1, 2, -1]), np.ones(6, bool)

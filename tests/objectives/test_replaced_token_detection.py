@@ -8,7 +8,9 @@ from support.checks import random
 from support.equations import assert_is_equation
 from support.steps import alone
 
-from simcse_jax.objectives.replaced_token_detection import OBJECTIVE, replaced_token_detection
+from simcse_jax.objectives.replaced_token_detection import ReplacedTokenDetection, replaced_token_detection
+
+OBJECTIVE = ReplacedTokenDetection()
 
 REPLACED = np.array([[False, True, True], [False, False, True]])
 

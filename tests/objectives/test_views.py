@@ -1,7 +1,9 @@
 from simcse_jax.config.loss_fields import POLICIES
 from simcse_jax.models.config import Template
-from simcse_jax.objectives.off_dropout import OBJECTIVE as OFF_DROPOUT
+from simcse_jax.objectives.off_dropout import OffDropout
 from simcse_jax.objectives.views import LANGUAGE_MODEL, MASKING, POLICY_MASKS, Plan, View, column_number, flatten_views
+
+OFF_DROPOUT = OffDropout()
 
 
 def pair(*plan, **changes):

@@ -99,7 +99,7 @@ def test_requests_share_batches_pass_long_ones_are_refused_where_the_queue_is_fu
         await asyncio.sleep(0.05)  # four are computed, six wait
         with pytest.raises(Later, match="try again") as refused:
             await batcher.submit([Piece(n) for n in range(5)])
-        assert 1 <= int(refused.value.headers["Retry-After"]) <= 60
+        assert refused.value.headers["Retry-After"] == "5"
         second = asyncio.create_task(batcher.submit([Piece(7)] * 4))
         await asyncio.sleep(0)
         go_on.set()
@@ -107,9 +107,6 @@ def test_requests_share_batches_pass_long_ones_are_refused_where_the_queue_is_fu
 
     go_on = threading.Event()
     play(scene, go_on=go_on, most_waiting=10)
-    batcher = make([], most_waiting=10**6)
-    batcher._pace = 0.01
-    assert [setattr(batcher, "waiting", count) or batcher.retry_after() for count in (0, 450, 10**6)] == [1, 5, 60]
 
     async def scene(batcher, batches):
         found = await asyncio.gather(*map(batcher.submit, [[Piece(n), Piece(n + 1)] for n in range(0, 40, 2)]))

@@ -12,11 +12,13 @@ from support.steps import batch, recipe, settings, term
 from simcse_jax.devices.mesh import data_mesh
 from simcse_jax.models import parameters
 from simcse_jax.models.changes import Repeated
-from simcse_jax.objectives.momentum_contrast import OBJECTIVE
+from simcse_jax.objectives.momentum_contrast import MomentumContrast
 from simcse_jax.objectives.rows import Rows
 from simcse_jax.objectives.views import CHANGE
 from simcse_jax.training.loss import make_loss
 from simcse_jax.training.step import init_state, make_step
+
+OBJECTIVE = MomentumContrast()
 
 NAME, GAMMA, SIZE, RATE = OBJECTIVE.name, 0.75, 12, 0.4
 LIVE = [pytest.param(each, True, marks=[pytest.mark.slow, pytest.mark.optimized]) for each in ("paper", "released")]

@@ -10,8 +10,7 @@ from support.steps import batch, recipe, replaced_tokens_settings, replaced_toke
 from simcse_jax.devices import mesh
 from simcse_jax.devices.mesh import AXIS, data_mesh, split_over_examples
 from simcse_jax.devices.parts import distribute
-from simcse_jax.encoding.embedder import make_embed
-from simcse_jax.encoding.tokens import _make_hidden_states
+from simcse_jax.encoding.embedder import make_embed, make_hidden_states
 from simcse_jax.models import parameters
 from simcse_jax.training import gathering
 from simcse_jax.training.gathering import ByLayer, make_gathering, product_dtype
@@ -148,7 +147,7 @@ def test_a_model_in_parts_is_scored_by_layer_and_never_whole(in_small):
     kernels = [inside for shape, inside in gathers(jaxpr) if shape == params[KERNEL].shape]
     assert kernels and all({"scan", "cond"} & {*inside} for inside in kernels)
     states, expected = (
-        _make_hidden_states(graph, sharding, False, by_rows)(params, ids, mask)
+        make_hidden_states(graph, sharding, False, by_rows)(params, ids, mask)
         for params, by_rows in ((split, by_layer), (params, mesh.compile_by_rows))
     )
     np.testing.assert_allclose(states, expected, atol=1e-5)

@@ -14,8 +14,10 @@ from simcse_jax.devices.mesh import data_mesh
 from simcse_jax.devices.parts import distribute
 from simcse_jax.models import parameters
 from simcse_jax.models.changes import Repeated
-from simcse_jax.objectives.momentum_contrast import OBJECTIVE
+from simcse_jax.objectives.momentum_contrast import MomentumContrast
 from simcse_jax.training.step import init_state, make_step
+
+OBJECTIVE = MomentumContrast()
 
 NAME = OBJECTIVE.name
 TERM = term(NAME, (("queue", 20), ("reading", "paper")))

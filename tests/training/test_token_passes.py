@@ -11,11 +11,13 @@ from support.steps import batch, mixed_batch, recipe, replaced_tokens_settings, 
 from simcse_jax.choices import HEADS
 from simcse_jax.models.masking import Masking
 from simcse_jax.models.parameters import WORD_EMBEDDING
-from simcse_jax.objectives.mlm import OBJECTIVE
+from simcse_jax.objectives.mlm import MaskedLM
 from simcse_jax.objectives.replaced_token_detection import ReplacedTokenDetection
 from simcse_jax.objectives.rows import Rows
 from simcse_jax.runs.state import ModelSpec, split_shapes
 from simcse_jax.training.loss import make_networks
+
+OBJECTIVE = MaskedLM()
 
 pytestmark = pytest.mark.exact
 

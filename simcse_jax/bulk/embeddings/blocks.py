@@ -2,9 +2,6 @@
 
 import itertools
 import json
-import os
-import random
-import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -12,27 +9,25 @@ import numpy as np
 
 from simcse_jax.bulk.embeddings.embeddings_folder import (
     ABOUT,
-    LOOK_SECONDS,
     Facts,
     Manifest,
     RowBlock,
     blocks_of,
-    complete,
     finish,
     is_made,
     missing,
 )
 from simcse_jax.bulk.embeddings.encoder import RowEncoder
-from simcse_jax.bulk.embeddings.shared_folder import FolderPlan, check_unchanged, claimed, written_to
-from simcse_jax.data.identity import read_sealed, write_sealed
+from simcse_jax.bulk.embeddings.shared_folder import FolderPlan, check_unchanged, read_or_write
+from simcse_jax.data.identity import read_sealed
 from simcse_jax.data.sentences import SentenceFile
 from simcse_jax.errors import UserError
 from simcse_jax.host.hidden import RANGES
 from simcse_jax.host.progress import Progress
-from simcse_jax.host.storage import Folder, is_remote
+from simcse_jax.host.storage import Folder, written_once
 from simcse_jax.simcse import TokenEmbeddings
 from simcse_jax.vectors.parquet import rows_table, schema_of
-from simcse_jax.vectors.quantization import PACKED, SCALAR, Clipped, Quantization, dtype_of
+from simcse_jax.vectors.quantization import PACKED, SCALAR, Quantization, dtype_of
 
 SENTENCES = 1 << 14  # encoded at a time
 TOKEN_ROWS = 1 << 10  # sentences whose tokens are encoded at a time and held in memory
@@ -44,20 +39,9 @@ def make_block(
     plan: FolderPlan,
     block: RowBlock,
     encoder: RowEncoder,
-    *,
     advance: Callable[[int], object] | None = None,
-    patient: bool = False,
-) -> bool:
-    """Makes a block's file unless it exists or another process is making it; returns whether it exists now."""
-    with claimed(folder / block.file, patient) as is_free:
-        if is_free and not is_made(folder, block):
-            _make(folder, plan, block, encoder, advance)
-        return is_free
-
-
-def _make(
-    folder: Folder, plan: FolderPlan, block: RowBlock, encoder: RowEncoder, advance: Callable[[int], object] | None
 ) -> None:
+    """Makes a block's file; one that another process made meanwhile stays."""
     import pyarrow.parquet
 
     about = plan.key["sources"][block.source]
@@ -70,29 +54,28 @@ def _make(
     else:
         schema = schema_of(size, dtype, encoder.maker(), keep_text, None if small is None else small.content())
     sentences = itertools.islice(source.read(block.first, block.place), block.rows)
-    with written_to(folder / block.file) as path:
-        with pyarrow.parquet.ParquetWriter(path, schema) as writer:
-            done, cut, clipped = 0, 0, Clipped()
-            check_unchanged(folder, plan, [about["name"]])  # else the block may begin anywhere
-            if encoder.of_tokens:
-                done, cut = write_tokens(writer, encoder, sentences, block.row, advance)
-            while part := list(itertools.islice(sentences, SENTENCES)):
-                encoded = encoder.encode(part, advance)
-                with np.errstate(over="ignore"):
-                    rows = encoded.embeddings if small is None else small.encode(encoded.embeddings, clipped)
-                    embeddings = np.asarray(rows, dtype)
-                if not np.isfinite(embeddings).all():
-                    raise UserError(f"{folder / block.file}: an embedding has an element beyond {dtype}; write float32")
-                writer.write_table(rows_table(schema, part if keep_text else None, block.row + done, embeddings))
-                done, cut = done + len(part), cut + encoded.cut
-            clipped.warn(stacklevel=2)
-            check_unchanged(folder, plan, [about["name"]])
-            if done != block.rows:
-                raise UserError(f"{about['name']}: has fewer rows than were counted; remove {folder}, and start again")
-            facts: dict[str, Any] = Facts(block.row, done, encoder.dimension, cut)._asdict()
-            writer.add_key_value_metadata({ABOUT: json.dumps(facts).encode()})
-        with path.open("rb") as file:
-            os.fsync(file.fileno())  # before the rename, which means that it is whole
+    with (
+        written_once(folder / block.file) as path,
+        pyarrow.parquet.ParquetWriter(path, schema) as writer,
+    ):
+        done, cut = 0, 0
+        check_unchanged(folder, plan, [about["name"]])  # else the block may begin anywhere
+        if encoder.of_tokens:
+            done, cut = write_tokens(writer, encoder, sentences, block.row, advance)
+        while part := list(itertools.islice(sentences, SENTENCES)):
+            encoded = encoder.encode(part, advance)
+            with np.errstate(over="ignore"):
+                rows = encoded.embeddings if small is None else small.encode(encoded.embeddings)
+                embeddings = np.asarray(rows, dtype)
+            if not np.isfinite(embeddings).all():
+                raise UserError(f"{folder / block.file}: an embedding has an element beyond {dtype}; write float32")
+            writer.write_table(rows_table(schema, part if keep_text else None, block.row + done, embeddings))
+            done, cut = done + len(part), cut + encoded.cut
+        check_unchanged(folder, plan, [about["name"]])
+        if done != block.rows:
+            raise UserError(f"{about['name']}: has fewer rows than were counted; remove {folder}, and start again")
+        facts: dict[str, Any] = Facts(block.row, done, encoder.dimension, cut)._asdict()
+        writer.add_key_value_metadata({ABOUT: json.dumps(facts).encode()})
 
 
 def quantization_of(folder: Folder, plan: FolderPlan, encoder: RowEncoder) -> Quantization | None:
@@ -100,14 +83,10 @@ def quantization_of(folder: Folder, plan: FolderPlan, encoder: RowEncoder) -> Qu
     if plan.key["--output-dtype"] not in (*SCALAR, *PACKED):
         return None
     path = plan.file(folder, RANGES)
-    while (content := read_sealed(path)) is None:
-        with claimed(folder / RANGES, patient=True) as is_free:
-            if is_free and read_sealed(path) is None:
-                quantization = encoder.quantization(_sentences(plan))
-                assert quantization is not None
-                write_sealed(path, quantization.content())
-        if not is_free:
-            time.sleep(LOOK_SECONDS)
+    if (content := read_sealed(path)) is None:
+        quantization = encoder.quantization(_sentences(plan))
+        assert quantization is not None
+        content = read_or_write(path, quantization.content())
     return Quantization.from_content(content, str(path))
 
 
@@ -168,28 +147,16 @@ def write_tokens(
     return done, cut
 
 
-def encode_here(folder: Folder, plan: FolderPlan, encoder: RowEncoder) -> Manifest | None:
-    """Makes the missing blocks that no other process is making, along with any number of other processes.
+def encode_here(folder: Folder, plan: FolderPlan, encoder: RowEncoder, shown: bool = True) -> Manifest:
+    """Makes the missing blocks, along with any number of other processes; returns when all blocks are there.
 
-    Returns:
-      The manifest; None if other processes are still making blocks. The last process writes it.
+    Each process takes them in a random order of its own, and leaves out those that are there by then. So two encode the
+    same block rarely before the end, at which each does a few that others are encoding too.
     """
     blocks = blocks_of(folder, plan)
-    if manifest := complete(folder, plan, blocks):
-        return manifest
-    rows = sum(block.rows for block in blocks)
-    unmade, patient, start = missing(folder, blocks), False, 0
-    with Progress(rows, done=rows - sum(block.rows for block in unmade)) as bar:
-        while unmade:
-            met = False
-            for block in (*unmade[start:], *unmade[:start]):
-                if met := is_made(folder, block):  # by others, perhaps with many more: see what is left
-                    break
-                make_block(folder, plan, block, encoder, advance=bar.advance, patient=patient)
-            before, unmade = unmade, missing(folder, blocks)
-            same = unmade == before and not met
-            if same and (patient or not is_remote(folder)):
-                return None
-            patient = same
-            start = random.randrange(len(unmade)) if unmade else 0  # elsewhere, to meet others rarely
+    rows, unmade = sum(block.rows for block in blocks), missing(folder, blocks)
+    with Progress(rows, done=rows - sum(block.rows for block in unmade), shown=shown) as bar:
+        for block in unmade:
+            if not is_made(folder, block):
+                make_block(folder, plan, block, encoder, bar.advance)
     return finish(folder, plan, blocks)

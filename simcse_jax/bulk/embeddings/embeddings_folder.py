@@ -1,21 +1,21 @@
 """A folder of embeddings of many files: its plan, its blocks of rows, and its manifest, which is written last."""
 
+import fnmatch
 import json
-import time
+import random
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 from simcse_jax.bulk.embeddings import shared_folder
 from simcse_jax.bulk.embeddings.shared_folder import FolderPlan
-from simcse_jax.data.identity import names_in, read_sealed, size_of, stamp_of, write_sealed
+from simcse_jax.data.identity import names_in, read_sealed, size_of, stamp_of
 from simcse_jax.data.rows import Place
 from simcse_jax.data.sentences import SentenceFile
 from simcse_jax.errors import UserError
 from simcse_jax.host.hidden import COUNTED, MANIFEST
-from simcse_jax.host.storage import Folder, is_remote
+from simcse_jax.host.storage import Folder
 
-LOOK_SECONDS = 0.5  # between checks of what other processes have done
 ABOUT = b"simcse_jax"  # the metadata key of a file's facts
 
 
@@ -54,33 +54,28 @@ def make_plan(
     return FolderPlan(key, {name: stamp.written for name, stamp in stamps.items()})
 
 
-def count_rows(folder: Folder, plan: FolderPlan, source: int, patient: bool = False) -> bool:
-    """Counts a source's rows unless another process has or is doing so; returns whether they are counted now."""
-    path = plan.file(folder, _counted(source))
-    with shared_folder.claimed(folder / _counted(source), patient) as is_free:
-        if is_free and read_sealed(path) is None:
-            about = plan.key["sources"][source]
-            rows, places = SentenceFile(about["name"], about["column"]).count(plan.key["--block-rows"])
-            shared_folder.check_unchanged(folder, plan, [about["name"]])
-            write_sealed(path, {"rows": rows, "places": places})
-        return is_free
+def count_rows(folder: Folder, plan: FolderPlan, source: int) -> dict[str, Any]:
+    """The number of a source's rows, and where its blocks begin: as the folder has it, or counted now."""
+    path = _counted(folder, plan, source)
+    if (counted := read_sealed(path)) is None:
+        about = plan.key["sources"][source]
+        rows, places = SentenceFile(about["name"], about["column"]).count(plan.key["--block-rows"])
+        shared_folder.check_unchanged(folder, plan, [about["name"]])
+        counted = shared_folder.read_or_write(path, {"rows": rows, "places": places})
+    return counted
 
 
 def blocks_of(folder: Folder, plan: FolderPlan) -> list[RowBlock]:
-    """All blocks. Counts rows first if necessary, together with other processes."""
-    patient = False
-    while uncounted_sources := uncounted(folder, plan):
-        done = [count_rows(folder, plan, source, patient) for source in uncounted_sources]
-        if not any(done):
-            time.sleep(LOOK_SECONDS)
-        patient = is_remote(folder) and not any(done)
+    """All blocks. Counts rows first if necessary; other processes count other sources first."""
+    sources = range(len(plan.sources))
+    with ThreadPoolExecutor(shared_folder.AT_A_TIME) as threads:
+        counts = list(threads.map(lambda source: read_sealed(_counted(folder, plan, source)), sources))
+    for source in random.sample(sources, len(sources)):
+        counts[source] = counts[source] or count_rows(folder, plan, source)
     blocks: list[RowBlock] = []
     size, row = plan.key["--block-rows"], 0
-    with ThreadPoolExecutor(shared_folder.AT_A_TIME) as threads:
-        paths = [plan.file(folder, _counted(source)) for source in range(len(plan.sources))]
-        counts = threads.map(read_sealed, paths)
-    for source, (path, counted) in enumerate(zip(paths, counts, strict=True)):
-        assert counted is not None, path
+    for source, counted in enumerate(counts):
+        assert counted is not None
         places = [Place(*place) for place in counted["places"]]
         for number, first in enumerate(range(0, counted["rows"], size)):
             rows = min(size, counted["rows"] - first)
@@ -91,14 +86,8 @@ def blocks_of(folder: Folder, plan: FolderPlan) -> list[RowBlock]:
     return blocks
 
 
-def uncounted(folder: Folder, plan: FolderPlan) -> list[int]:
-    """The sources whose rows are not counted yet."""
-    names = names_in(folder)
-    return [source for source in range(len(plan.sources)) if plan.file(folder, _counted(source)).name not in names]
-
-
-def _counted(source: int) -> str:
-    return COUNTED.replace("*", f"{source:05}")
+def _counted(folder: Folder, plan: FolderPlan, source: int) -> Folder:
+    return plan.file(folder, COUNTED.replace("*", f"{source:05}"))
 
 
 class Facts(NamedTuple):
@@ -143,45 +132,31 @@ class Manifest(NamedTuple):
     files: list[list[Any]]  # each block's file and first row
 
 
-def finish(folder: Folder, plan: FolderPlan, blocks: Sequence[RowBlock]) -> Manifest | None:
-    """Writes and returns the manifest; None if another process is writing it."""
-    with shared_folder.claimed(folder / MANIFEST, patient=True) as is_free:
-        if not is_free:
-            return None
-        if read_manifest(folder, plan) is None:
-            shared_folder.check_unchanged(folder, plan)
-            facts = _facts(folder, blocks)
-            (dimension,) = {part.dimension for part in facts}
-            files = [[block.file, block.row] for block in blocks]
-            rows, cut = sum(part.rows for part in facts), sum(part.cut for part in facts)
-            manifest = Manifest(plan.key, rows, dimension, cut, files)
-            write_sealed(plan.file(folder, MANIFEST), manifest._asdict())
-    shared_folder.remove_leftovers(folder)
-    return read_manifest(folder, plan)
+def missing(folder: Folder, blocks: Sequence[RowBlock]) -> list[RowBlock]:
+    """The blocks without a file, in a random order, which no other process has."""
+    names = names_in(folder)
+    unmade = [block for block in blocks if block.file not in names]
+    return random.sample(unmade, len(unmade))
 
 
-def read_manifest(folder: Folder, plan: FolderPlan) -> Manifest | None:
-    """The manifest; None while blocks are missing."""
-    content = read_sealed(plan.file(folder, MANIFEST))
-    return None if content is None else Manifest(**content)
-
-
-def complete(folder: Folder, plan: FolderPlan, blocks: Sequence[RowBlock]) -> Manifest | None:
-    """The manifest of a complete folder; None if anything is missing."""
+def finish(folder: Folder, plan: FolderPlan, blocks: Sequence[RowBlock]) -> Manifest:
+    """The manifest of a folder that has all blocks, none of them damaged; writes it if it is not there."""
+    with ThreadPoolExecutor(shared_folder.AT_A_TIME) as threads:
+        facts = list(threads.map(lambda block: read_facts(folder, block), blocks))
     manifest = read_manifest(folder, plan)
-    if manifest is None or missing(folder, blocks):
-        return None
-    _facts(folder, blocks)
-    shared_folder.remove_leftovers(folder)
+    if manifest is None:
+        shared_folder.check_unchanged(folder, plan)
+        (dimension,) = {part.dimension for part in facts}
+        files = [[block.file, block.row] for block in blocks]
+        rows, cut = sum(part.rows for part in facts), sum(part.cut for part in facts)
+        manifest = Manifest(plan.key, rows, dimension, cut, files)
+        shared_folder.read_or_write(plan.file(folder, MANIFEST), manifest._asdict())
+    for name in fnmatch.filter(names_in(folder), shared_folder.LEFTOVERS):
+        (folder / name).unlink(missing_ok=True)
     return manifest
 
 
-def missing(folder: Folder, blocks: Sequence[RowBlock]) -> list[RowBlock]:
-    """The blocks without a file."""
-    names = names_in(folder)
-    return [block for block in blocks if block.file not in names]
-
-
-def _facts(folder: Folder, blocks: Sequence[RowBlock]) -> list[Facts]:
-    with ThreadPoolExecutor(shared_folder.AT_A_TIME) as threads:
-        return list(threads.map(lambda block: read_facts(folder, block), blocks))
+def read_manifest(folder: Folder, plan: FolderPlan) -> Manifest | None:
+    """The manifest; None before all blocks were there."""
+    content = read_sealed(plan.file(folder, MANIFEST))
+    return None if content is None else Manifest(**content)

@@ -2,7 +2,7 @@
 
 import itertools
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float32
@@ -11,15 +11,6 @@ from simcse_jax.encoding.cross_encoder import CrossEncoder
 from simcse_jax.errors import UserError
 from simcse_jax.simcse import SimCSE
 from simcse_jax.vectors.similarity import pairwise
-
-
-class Judge(Protocol):
-    """A model whose scores choose negatives."""
-
-    def score_of_each(
-        self, queries: Sequence[str], documents: Sequence[Sequence[str]]
-    ) -> list[Float32[np.ndarray, " n"]]:
-        """The scores of each query with its own documents."""
 
 
 class EncoderJudge:
@@ -40,6 +31,9 @@ class EncoderJudge:
             repeated = np.broadcast_to(query, candidates.shape)
             scores.append(pairwise(repeated, candidates, self._model.similarity_fn_name))
         return scores
+
+
+Judge = EncoderJudge | CrossEncoder
 
 
 def open_judge(name: str, batch_size: int, dtype: str) -> tuple[Judge, dict[str, Any]]:

@@ -1,9 +1,8 @@
 """The pairs to mine hard negatives for, read from a file, and all positives of each anchor."""
 
-import contextlib
+import array
 import hashlib
 import itertools
-import sqlite3
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
@@ -19,8 +18,7 @@ from simcse_jax.errors import UserError
 from simcse_jax.host.storage import local_path
 
 ROWS = ("anchor_row", "positive_row")  # optional columns of row numbers in the corpus
-LONGEST = 19  # numbers with fewer digits fit SQLite's integers
-AT_ONCE = 1 << 14  # pairs noted together
+LONGEST = 19  # numbers with fewer digits fit 64 bits
 
 
 class Pair(NamedTuple):
@@ -115,52 +113,30 @@ def _row(value: object, field: str) -> int:
 
 
 class Positives:
-    """All positives of every anchor, as hashes in a temporary database."""
+    """All positives of every anchor, as hashes: 24 bytes a pair, or 48 if the pairs name rows of both."""
 
     def __init__(self, pairs: Iterator[Pair | None]):
         """Reads all pairs once."""
         self.rows = self.pairs = 0
-        with _noting():
-            self._table = sqlite3.connect("")
-            self._table.execute("CREATE TABLE pairs (anchor INTEGER, positive INTEGER, row INTEGER)")
-            while part := list(itertools.islice(pairs, AT_ONCE)):
-                complete = [pair for pair in part if pair is not None]
-                notes = [
-                    (text_hash(pair.anchor), text_hash(pair.positive), row)
-                    for pair in complete
-                    for row in pair.own_rows or (-1,)
-                ]
-                self._table.executemany("INSERT INTO pairs VALUES (?, ?, ?)", notes)
-                self.rows, self.pairs = self.rows + len(part), self.pairs + len(complete)
-            self._table.execute("CREATE INDEX anchors ON pairs (anchor)")
+        notes = array.array("q")
+        for pair in pairs:
+            self.rows += 1
+            if pair is not None:
+                self.pairs += 1
+                for row in pair.own_rows or (-1,):
+                    notes.extend((text_hash(pair.anchor), text_hash(pair.positive), row))
+        table = np.array(notes, np.int64).reshape(-1, 3)
+        self._anchors, self._positives, self._rows = table[np.argsort(table[:, 0])].T.copy()
 
     def named(self) -> Int64[np.ndarray, " n"]:
         """The distinct corpus rows that the pairs name, ascending."""
-        with _noting():
-            rows = self._table.execute("SELECT DISTINCT row FROM pairs WHERE row >= 0 ORDER BY row")
-            return np.fromiter((row for (row,) in rows), np.int64)
+        return np.unique(self._rows[self._rows >= 0])
 
     def of(self, anchor: str) -> tuple[set[int], set[int]]:
         """The hashes of an anchor's positives, and the corpus rows named for the anchor or these."""
-        asked = (text_hash(anchor),)
-        with _noting():
-            matches = self._table.execute("SELECT positive, row FROM pairs WHERE anchor = ?", asked).fetchall()
-        return {positive for positive, _ in matches}, {row for _, row in matches if row >= 0}
-
-    def close(self) -> None:
-        """Removes the database."""
-        self._table.close()
-
-
-@contextlib.contextmanager
-def _noting() -> Iterator[None]:
-    try:
-        yield
-    except sqlite3.Error as error:
-        raise UserError(
-            f"--pairs: their positives cannot be stored in a temporary file: {error}; free space on its disk, or set "
-            "TMPDIR to a folder on another disk"
-        ) from None
+        number = text_hash(anchor)
+        own = slice(np.searchsorted(self._anchors, number), np.searchsorted(self._anchors, number, side="right"))
+        return set(self._positives[own].tolist()), set(self._rows[own].tolist()) - {-1}
 
 
 def text_hash(text: str) -> int:

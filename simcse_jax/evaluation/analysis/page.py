@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from simcse_jax.evaluation.plotting import Pictures
-from simcse_jax.host.storage import write_together, writing
+from simcse_jax.host.storage import write_atomically, writing
 
 PAGE = "report.html"
 PARTS = ("sentences", "tokens", "geometry", "runs", "rank")  # in the order of the page
@@ -57,7 +57,8 @@ def write(
     kept = {name: re.search(f"<!-- {name} -->(.*?)<!-- end of {name} -->", old, re.S) for name in PARTS}
     texts = {name: match[1] for name, match in kept.items() if match} | dict(parts)
     files[PAGE] = page({name: texts[name] for name in PARTS if texts.get(name)})
-    write_together(folder, files)
+    for name, content in files.items():
+        write_atomically(folder / name, content)
     return list(files)
 
 

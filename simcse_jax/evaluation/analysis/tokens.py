@@ -139,7 +139,7 @@ def correlation(first: Sequence[TokenChange], second: Sequence[TokenChange]) -> 
 
 @runtime_checkable
 class TokenEncoder(Interface):
-    """A model as the analysis needs it; `simcse_jax.encoding.tokens` has one."""
+    """A model as the analysis needs it; `simcse_jax.encoding.embedder` has one."""
 
     def tokenize(self, sentences: Sequence[str]) -> tuple[list[tuple[np.ndarray, np.ndarray]], int]:
         """Each sentence's token ids and their words' numbers (T,), −1 for a special token; how many were cut."""

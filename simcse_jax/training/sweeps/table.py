@@ -9,7 +9,7 @@ import numpy as np
 
 from simcse_jax.config.sections import Section
 from simcse_jax.evaluation.sts import spearman
-from simcse_jax.host.storage import write_together
+from simcse_jax.host.storage import write_atomically
 from simcse_jax.training.sweeps.metrics import HEADINGS, METRICS
 from simcse_jax.training.sweeps.picture import plot
 from simcse_jax.training.sweeps.summary import MOST_TOGETHER, Cell, Results, TableRow, summarize
@@ -140,10 +140,11 @@ def write(
     notes: Sequence[str] = (),
     headings: Mapping[str, str] = HEADINGS,
 ) -> list[TableRow]:
-    """Writes NAME.md, NAME.csv, NAME.png and NAME.svg into the folder, all or none."""
+    """Writes NAME.md, NAME.csv, NAME.png and NAME.svg into the folder."""
     rows = summarize(sweep, variants, results, headings)
     files: dict[str, str | bytes] = {"md": markdown(rows, sweep, notes), "csv": csv(rows, sweep), **plot(rows, sweep)}
-    write_together(folder, {f"{name}.{kind}": content for kind, content in files.items()})
+    for kind, content in files.items():
+        write_atomically(folder / f"{name}.{kind}", content)
     return rows
 
 

@@ -6,7 +6,6 @@ import pyarrow.parquet
 import pytest
 from support.data import raises
 from support.embedding_folders import begin, encoder_of, rows_in
-from support.jobs import another_job
 from support.object_store import NEEDS_GCSFS
 from support.readers import READERS, rows_read
 
@@ -15,7 +14,6 @@ from simcse_jax.bulk.embeddings import blocks as module
 from simcse_jax.bulk.embeddings import encoder as encoder_module
 from simcse_jax.bulk.embeddings.blocks import encode_here, make_block, quantization_of
 from simcse_jax.bulk.embeddings.embeddings_folder import Facts, blocks_of, is_made, read_facts
-from simcse_jax.bulk.embeddings.shared_folder import claimed
 from simcse_jax.data.sentences import SentenceFile
 from simcse_jax.host.storage import as_path
 from simcse_jax.simcse import TokenEmbeddings
@@ -39,7 +37,7 @@ def test_a_block_s_file_has_its_rows_and_is_synced(keep_text, encoder, sources, 
     monkeypatch.setattr(os, "fsync", lambda file: synced.append(os.fstat(file).st_ino) or original(file))
     plan = begin(folder, encoder, *sources, keep_text=keep_text)
     block = blocks_of(folder, plan)[1]
-    assert make_block(folder, plan, block, encoder, advance=done.append)
+    make_block(folder, plan, block, encoder, advance=done.append)
     table = pyarrow.parquet.read_table(folder / block.file)
     assert table.column_names == [*["sentence"] * keep_text, "row", "embedding"]
     assert table["row"].to_pylist() == list(range(8, 16)) and sum(done) == 8
@@ -83,18 +81,26 @@ def test_changed_sources_and_damaged_files_are_named(folder, plan, blocks, encod
     raises("embeddings-00001-00000.parquet: damaged", read_facts, folder, blocks[3])
 
 
-def test_blocks_that_are_there_or_another_s_are_not_made_again(folder, plan, blocks, encoder):
+def test_blocks_that_are_there_are_not_made_again_and_another_s_stays(folder, plan, blocks, encoder, monkeypatch):
     first, second, *_ = blocks
     make_block(folder, plan, first, encoder)
     written = (folder / first.file).stat()
-    assert make_block(folder, plan, first, encoder) and (folder / first.file).stat() == written
-    with another_job(claimed(folder / second.file)):
-        assert not make_block(folder, plan, second, encoder)
-        assert not is_made(folder, second) and encode_here(folder, plan, encoder) is None
-    assert len(rows_in(folder)) == 17
+    make_block(folder, plan, first, encoder)  # as two processes that begin it at once do
+    assert (folder / first.file).stat() == written
+    made = []
+    monkeypatch.setattr(module, "make_block", lambda *job: made.append(job[2]) or make_block(*job))
     assert encode_here(folder, plan, encoder).rows == len(rows_in(folder)) == 25
+    assert sorted(block.row for block in made) == [block.row for block in blocks[1:]]
     (folder / first.file).rename(folder / second.file)
     raises("00001.parquet: damaged", read_facts, folder, second)
+
+
+def test_several_that_encode_at_once_make_each_row_once(folder, plan, encoder, texts):
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda _: encode_here(folder, plan, encoder), range(4)))
+    assert found == [found[0]] * 4
+    assert [(row["row"], row["sentence"]) for row in rows_in(folder)] == list(enumerate(texts))
+    assert not list(folder.glob(".*.tmp"))
 
 
 def test_all_blocks_have_the_ranges_of_the_first_rows(sources, texts, tiny_bert, folder, monkeypatch):
@@ -133,7 +139,7 @@ def test_a_folder_has_the_tokens_of_each_row(dtype, keep_text, sources, texts, t
     plan = begin(folder, encoder, *sources, keep_text=keep_text)
     done = []
     for block in blocks_of(folder, plan):
-        assert make_block(folder, plan, block, encoder, advance=done.append)
+        make_block(folder, plan, block, encoder, advance=done.append)
     expected = SimCSE(str(tiny_bert)).encode_tokens(texts, with_tokens=True)
     rows = rows_in(folder)
     assert [row["row"] for row in rows] == list(range(25)) and sum(done) == 25
@@ -149,9 +155,8 @@ def test_every_row_is_made_once_and_others_read_all_also_while_it_is_filled(fold
     first, second, *_, last = blocks
     make_block(folder, plan, first, encoder)
     (folder / f".{last.file}.00ff.tmp").write_text("the first bytes")
-    with claimed(folder / last.file):
-        for reader in READERS:
-            assert [row["row"] for row in rows_read(reader, folder)] == list(range(8)), reader
+    for reader in READERS:
+        assert [row["row"] for row in rows_read(reader, folder)] == list(range(8)), reader
     assert encode_here(folder, plan, encoder).rows == 25
     expected = encoder.encode(texts).embeddings
     for reader in READERS:
@@ -161,29 +166,27 @@ def test_every_row_is_made_once_and_others_read_all_also_while_it_is_filled(fold
     lost = folder / second.file
     content = lost.read_bytes()
     lost.unlink()
-    left = [folder / name for name in (f".{first.file}.lock", ".embeddings.json.lock")]  # by kills
-    left[0].touch()
     assert encode_here(folder, plan, encoder).rows == 25 and lost.read_bytes() == content
-    left[1].touch()
-    assert encode_here(folder, plan, encoder).rows == 25 and not [path for path in left if path.exists()]
+    assert not list(folder.glob(".*.tmp"))
 
 
 @NEEDS_GCSFS
-def test_of_buckets_blocks_that_others_made_are_not_asked_for_one_by_one(encoder, sources, store, monkeypatch):
+def test_in_a_bucket_blocks_that_others_made_meanwhile_are_left_out(encoder, sources, store, monkeypatch):
     for source in sources:
         store.put(f"text/{source.name}", source.read_bytes())
     folder = as_path("gs://bucket/out")
     plan = begin(folder, encoder, *(f"gs://bucket/text/{source.name}" for source in sources))
+    made = []
 
-    def make_all_but_the_last(*job, **options):
-        monkeypatch.setattr(module, "make_block", make_block)
-        for block in blocks_of(folder, plan)[:-1]:
+    def make_with_another(*job):
+        made.append(job[2])
+        for block in blocks_of(folder, plan):
             make_block(folder, plan, block, encoder)
-        store.requests.clear()
 
-    monkeypatch.setattr(module, "make_block", make_all_but_the_last)
-    assert encode_here(folder, plan, encoder).rows == 25
-    locks = {request.partition(".embeddings-")[2][:11] for request in store.requests if ".embeddings-" in request}
-    assert locks == {"00001-00000"}
-    assert {"out/.embeddings.json", "out/embeddings-00001-00000.parquet"} <= set(store.objects)
-    assert encode_here(folder, plan, encoder).rows == 25
+    monkeypatch.setattr(module, "make_block", make_with_another)
+    assert encode_here(folder, plan, encoder).rows == 25 and len(made) == 1
+    names = [block.file for block in blocks_of(folder, plan)]
+    assert store.names("out/") == sorted(
+        [f"out/{name}" for name in names]
+        + ["out/.embeddings.json", "out/.plan.json", "out/.rows-00000.json", "out/.rows-00001.json"]
+    )

@@ -3,21 +3,19 @@ import os
 import pytest
 from support.data import raises
 from support.embedding_folders import begin
-from support.jobs import another_job
 
 from simcse_jax.bulk.embeddings import embeddings_folder
 from simcse_jax.bulk.embeddings.blocks import make_block
-from simcse_jax.bulk.embeddings.embeddings_folder import blocks_of, complete, finish, read_manifest
-from simcse_jax.bulk.embeddings.shared_folder import claimed
+from simcse_jax.bulk.embeddings.embeddings_folder import blocks_of, count_rows, finish, read_manifest
 from simcse_jax.data.sentences import SentenceFile
 
 
-def test_rows_are_counted_by_one_process_at_a_time_and_not_of_a_source_that_was_changed(folder, plan, sources):
-    with another_job(claimed(folder / "rows-00000.json")):
-        assert not embeddings_folder.count_rows(folder, plan, 0)
-    assert embeddings_folder.count_rows(folder, plan, 0) and not (folder / ".rows-00001.json").exists()
+def test_rows_are_counted_once_and_not_of_a_source_that_was_changed(folder, plan, sources, monkeypatch):
+    assert count_rows(folder, plan, 0)["rows"] == 20 and not (folder / ".rows-00001.json").exists()
     os.utime(sources[1], (1, 1))
-    raises("b.txt: was changed since", embeddings_folder.count_rows, folder, plan, 1)
+    raises("b.txt: was changed since", count_rows, folder, plan, 1)
+    monkeypatch.setattr(embeddings_folder, "SentenceFile", None)
+    assert count_rows(folder, plan, 0)["rows"] == 20
     assert not (folder / ".rows-00001.json").exists()
 
 
@@ -55,11 +53,11 @@ def test_it_lists_all_blocks_and_what_is_missing_or_was_cut_is_found(folder, pla
     found = finish(folder, plan, blocks)
     assert (found.rows, found.dimension, found.cut) == (25, 32, 0)
     assert found.files == [[block.file, block.row] for block in blocks]
-    assert complete(folder, plan, blocks) == read_manifest(folder, plan) == found
+    assert finish(folder, plan, blocks) == read_manifest(folder, plan) == found
     own = {".plan.json", ".rows-00000.json", ".rows-00001.json", ".embeddings.json"}
     assert {path.name for path in folder.iterdir()} == own | {block.file for block in blocks}
     (folder / blocks[2].file).rename(folder / "elsewhere")
-    assert complete(folder, plan, blocks) is None and embeddings_folder.missing(folder, blocks) == [blocks[2]]
+    assert embeddings_folder.missing(folder, blocks) == [blocks[2]]
     (folder / "elsewhere").rename(folder / blocks[2].file)
     os.truncate(folder / blocks[1].file, 100)
-    raises(f"{blocks[1].file}: damaged", complete, folder, plan, blocks)
+    raises(f"{blocks[1].file}: damaged", finish, folder, plan, blocks)

@@ -1,4 +1,4 @@
-"""Ray: what its actors take of a cluster, and a cluster on this machine whose actor is killed."""
+"""Ray: what its workers take of a cluster, and a cluster on this machine whose worker is killed."""
 
 import importlib.util
 import os
@@ -13,9 +13,8 @@ from support import ROOT
 from support.data import raises
 from support.embedding_folders import rows_in
 
-from simcse_jax.bulk.embeddings.embeddings_folder import blocks_of
 from simcse_jax.bulk.embeddings.encoder import EncodingOptions
-from simcse_jax.bulk.embeddings.on_ray import BlockEncoder, Job, Share, connected, share_of
+from simcse_jax.bulk.embeddings.on_ray import Job, Share, connected, encode_on_host, share_of
 from simcse_jax.data.sentences import SentenceFile
 
 RAY = pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="ray is not installed")
@@ -25,7 +24,7 @@ def nodes(*resources):
     return [{"Alive": True, "Resources": each} for each in resources] + [{"Alive": False, "Resources": {"GPU": 8}}]
 
 
-def test_an_actor_takes_a_host():
+def test_a_worker_takes_a_host():
     for cluster, hosts, share in (
         (nodes({"CPU": 8}, {"CPU": 4}), None, Share(2, "CPU", 4)),
         (nodes({"CPU": 8}, {"CPU": 4}), 3, Share(3, "CPU", 2)),
@@ -55,27 +54,23 @@ def job(plan, tiny_bert, tmp_path, monkeypatch):
 
 
 def test_relative_names_begin_where_the_command_was_given_and_a_host_that_differs_says_so(job, tmp_path, monkeypatch):
-    def answer(job):
-        return {name: value for name, (value,) in BlockEncoder(job, blocks, Share(1, "CPU", 2))({"item": [0]}).items()}
-
-    blocks = blocks_of(tmp_path / "out", job.plan)
-    assert answer(job) == {"rows": blocks[0].rows, "mistake": ""}
-    assert (tmp_path / "out" / blocks[0].file).exists() and os.environ["NPROC"] == "2"
+    cpu = Share(1, "CPU", 2)
+    assert encode_on_host(job, cpu) == ""
+    assert (tmp_path / "out" / ".embeddings.json").exists() and os.environ["NPROC"] == "2"
     another_plan = job.plan._replace(key={**job.plan.key, "--max-length": 5})
     for other in (job._replace(folder="new"), job._replace(plan=another_plan)):
         elsewhere = f"is a different folder here; name one that all hosts see (on {os.uname().nodename})"
-        assert answer(other) == {"rows": 0, "mistake": f"--output {other.folder}: {elsewhere}"}
+        assert encode_on_host(other, cpu) == f"--output {other.folder}: {elsewhere}"
     assert not (tmp_path / "new").exists()
     monkeypatch.delenv("JAX_PLATFORMS", raising=False)
-    without = BlockEncoder(job, blocks, Share(1, "TPU", 3))({"item": [1]})
-    assert "JAX sees no TPU here" in without["mistake"][0]
+    assert "JAX sees no TPU here" in encode_on_host(job, Share(1, "TPU", 3))
     another = job._replace(options=EncodingOptions(job.options.model, max_length=5))
-    assert "--max-length" in answer(another)["mistake"]
+    assert "--max-length" in encode_on_host(another, cpu)
 
 
 @RAY
 @pytest.mark.slow
-def test_killed_actors_and_a_killed_driver_lose_no_row_and_repeat_none(tiny_bert, sources, tmp_path):
+def test_killed_workers_and_a_killed_driver_lose_no_row_and_repeat_none(tiny_bert, sources, tmp_path):
     big, folder = tmp_path / "big.txt", tmp_path / "out"
     big.write_text(sources[0].read_text() * 200)
     command = [sys.executable, "-m", "simcse_jax", "encode", "--engine", "ray", "--model", tiny_bert, "--keep-text"]
@@ -95,14 +90,14 @@ def test_killed_actors_and_a_killed_driver_lose_no_row_and_repeat_none(tiny_bert
         out, err = job.communicate(timeout=300)
         return job.returncode, out, err
 
-    def kill_actor(job):
-        titles = ["pgrep", "-f", "^ray::.*BlockEncoder"]
-        (actor,) = subprocess.run(titles, capture_output=True, text=True, check=True).stdout.split()
-        os.kill(int(actor), signal.SIGKILL)
+    def kill_worker(job):
+        titles = ["pgrep", "-f", "^ray::encode_on_host"]
+        (worker,) = subprocess.run(titles, capture_output=True, text=True, check=True).stdout.split()
+        os.kill(int(worker), signal.SIGKILL)
 
     code, _, err = start(lambda job: job.kill(), 3)
     assert code != 0 and made() < 80, err
-    code, out, err = start(kill_actor, made() + 3)
+    code, out, err = start(kill_worker, made() + 3)
     assert code == 0, err
     assert "4,000 embeddings of 32 elements, float32, in 80 files" in out
     rows, texts = rows_in(folder), list(SentenceFile(big))
@@ -117,13 +112,10 @@ import os, sys
 from simcse_jax import encode
 from simcse_jax.bulk.embeddings import on_ray
 
-class Killer(on_ray.BlockEncoder):
-    def __call__(self, batch):
-        if batch["item"][0] == 1:
-            os._exit(9)
-        return super().__call__(batch)
+def die(job, share):
+    os._exit(9)
 
-on_ray.BlockEncoder, on_ray.RETRIES = Killer, 1
+on_ray.encode_on_host, on_ray.RETRIES = die, 1
 model, data, output = sys.argv[1:]
 try:
     encode(model, data, output, engine="ray", block_rows=5)
@@ -134,7 +126,7 @@ except on_ray.UserError as error:
 
 @RAY
 @pytest.mark.slow
-def test_a_block_that_kills_every_actor_ends_the_command(tiny_bert, sources, tmp_path):
+def test_a_block_that_kills_every_worker_ends_the_command(tiny_bert, sources, tmp_path):
     command = [sys.executable, "-c", KILLER, tiny_bert, sources[0], f"{tmp_path}/out/"]
     ended = subprocess.run([*map(str, command)], cwd=ROOT, capture_output=True, text=True, timeout=300)
     assert ended.returncode == 1 and "refused: engine ray: " in ended.stderr, ended.stderr

@@ -1,6 +1,4 @@
 import json
-import sqlite3
-from types import SimpleNamespace
 
 import pyarrow.parquet
 import pytest
@@ -26,7 +24,7 @@ def read(path, content, **columns):
 ONE, TWO = {"anchor": "a", "positive": "p"}, {"anchor": "b", "positive": "q"}
 
 
-def test_columns_are_chosen_by_first_rows_and_what_is_no_file_of_pairs_or_a_full_disk_is_named(tmp_path, monkeypatch):
+def test_columns_are_chosen_by_first_rows_and_what_is_no_file_of_pairs_is_named(tmp_path):
     for name, content, message in (
         ("a.txt", "a\n", "must be a .csv"),
         ("a.csv", "text\na\n", "one column of sentences"),
@@ -50,15 +48,6 @@ def test_columns_are_chosen_by_first_rows_and_what_is_no_file_of_pairs_or_a_full
     assert ([text_hash(text) in hashes for text in (" p", "q", "s", "a")], rows) == ([True, False, True, False], {3, 5})
     assert positives.of("nothing") == (set(), set()) and positives.named().tolist() == [3, 4, 5]
     assert not len(Positives(iter([Pair(0, "a", "p")])).named())
-
-    def small(name):
-        made = sqlite3.connect(name)
-        made.execute("PRAGMA max_page_count = 3")
-        return made
-
-    patched = SimpleNamespace(connect=small, Error=sqlite3.Error)
-    monkeypatch.setattr("simcse_jax.bulk.mining.pairs.sqlite3", patched)
-    raises("--pairs: ", Positives, (Pair(row, f"a {row}", "p") for row in range(1000)))
 
 
 def test_pairs_are_read_from_any_row_of_any_file_or_several_each_positive_of_a_list(tmp_path):

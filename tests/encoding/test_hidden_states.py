@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from support import sentences, write_model
 
-from simcse_jax.encoding import tokens as token_encoder
+from simcse_jax.encoding.embedder import make_hidden_states
 from simcse_jax.models import parameters
 from simcse_jax.models.sentence_encoder import build
 from simcse_jax.runs.loading import load_model
@@ -48,7 +48,7 @@ def test_tokens_know_their_words_are_cut_and_counted_and_other_parameters_do_not
     assert {states.shape[1] for _, states in encoder.hidden_states(some)} == {8}
     some = sentences(20, seed=3)
     first = dict(encoder.hidden_states(some))
-    compiled = token_encoder._make_hidden_states(encoder.graph, encoder.sharding, False, encoder.by_rows)
+    compiled = make_hidden_states(encoder.graph, encoder.sharding, False, encoder.by_rows)
     programs = compiled._cache_size()
     params = jax.tree.map(lambda value: value * 1.1, encoder.params)
     other = dict(dataclasses.replace(encoder, params=params).hidden_states(some))
