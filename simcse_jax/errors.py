@@ -9,15 +9,14 @@ from contextvars import ContextVar
 in_command: ContextVar[bool] = ContextVar("in_command", default=False)  # whether the process is a command's own
 
 
-def nearest(name: str, names: Iterable[str]) -> str:
-    """The most similar of the known names."""
-    return difflib.get_close_matches(name, list(names), n=1, cutoff=0.0)[0]
+def near(name: str, names: Iterable[str], cutoff: float = 0.6) -> list[str]:
+    """The known names that could be meant, the most similar one first, at most three; often none."""
+    return difflib.get_close_matches(name, list(names), n=3, cutoff=cutoff)
 
 
-def near(name: str, names: Iterable[str]) -> list[str]:
-    """The known names that could be meant, at most three; always at least one."""
-    names = list(names)
-    return difflib.get_close_matches(name, names, n=3, cutoff=0.6) or [nearest(name, names)]
+def hint(name: str, names: Iterable[str], before: str = "") -> str:
+    """The end of a message about an unknown name: the nearest known one after `before`; empty if none is near."""
+    return f"; the nearest one is {before}{close[0]}" if (close := near(name, names)) else ""
 
 
 class UserError(Exception):
@@ -42,8 +41,9 @@ def about(where: str) -> Iterator[None]:
 
 
 def no_such(where: str, kind: str, name: str, names: Iterable[str]) -> UserError:
-    """The error for an unknown name; it gives the nearest known one."""
-    return UserError(f"{where}: no {kind} {name!r}; the nearest one is {nearest(name, names)}")
+    """The error for an unknown name; it gives the nearest known one, or all of them if none is near."""
+    names = list(names)
+    return UserError(f"{where}: no {kind} {name!r}{hint(name, names) or '; there are ' + ', '.join(names)}")
 
 
 class Preempted(Exception):

@@ -17,6 +17,20 @@ class Rule(NamedTuple):
     check: Callable[[str, Any], object]  # takes the field's name and its value; raises a UserError
 
 
+KINDS = {bool: "true or false", int: "a whole number", float: "a number", str: "a text", tuple: "a list, with commas"}
+
+
+def right_value(default: Any) -> str:
+    """What a value must be that has the type of `default`, for messages: `a whole number, e.g. 64`."""
+    kind = KINDS.get(type(default), type(default).__name__)
+    return kind if isinstance(default, bool) or default in ("", ()) else f"{kind}, e.g. {show(default)}"
+
+
+def show(value: Any) -> str:
+    """A value of a field as the command line has it."""
+    return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
+
+
 def rule(words: str, holds: Callable[[Any], bool]) -> Rule:
     """The rule that `holds(value)`."""
 
@@ -136,6 +150,12 @@ class Field:
     rules: tuple[Rule, ...] = ()
     of_step: bool = False  # an argument of the compiled step: runs that differ in it share a compilation
     only: str = ""  # it has an effect only with this: NAME, another field that is set, or NAME=VALUE; empty: always
+
+    @property
+    def kind(self) -> str:
+        """The type and the bounds, in words: `A number; above 0`."""
+        kind = "; ".join([KINDS[type(self.default)], *(rule.words for rule in self.rules)])
+        return kind[0].upper() + kind[1:]
 
     def has_effect(self, config: Any) -> bool:
         """Whether it has an effect beside the other fields of `config`."""
