@@ -15,7 +15,8 @@ from simcse_jax.__main__ import COMMANDS
 from simcse_jax.commands import verbs
 from simcse_jax.commands.command_line import EXIT_CODES
 from simcse_jax.config.fields import FIELDS, SECTIONS
-from simcse_jax.field import Field, show
+from simcse_jax.errors import show
+from simcse_jax.field import Field
 from simcse_jax.training.sweeps.variants import FIELDS as OF_SWEEPS
 
 DOCS = Path(__file__).parent

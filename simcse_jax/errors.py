@@ -5,6 +5,7 @@ import difflib
 import importlib.util
 from collections.abc import Iterable, Iterator
 from contextvars import ContextVar
+from typing import Any
 
 in_command: ContextVar[bool] = ContextVar("in_command", default=False)  # whether the process is a command's own
 
@@ -17,6 +18,20 @@ def near(name: str, names: Iterable[str], cutoff: float = 0.6) -> list[str]:
 def hint(name: str, names: Iterable[str], before: str = "") -> str:
     """The end of a message about an unknown name: the nearest known one after `before`; empty if none is near."""
     return f"; the nearest one is {before}{close[0]}" if (close := near(name, names)) else ""
+
+
+KINDS = {bool: "true or false", int: "a whole number", float: "a number", str: "a text", tuple: "a list, with commas"}
+
+
+def right_value(default: Any) -> str:
+    """What a value must be that has the type of `default`, for messages: `a whole number, e.g. 64`."""
+    kind = KINDS.get(type(default), type(default).__name__)
+    return kind if isinstance(default, bool) or default in ("", ()) else f"{kind}, e.g. {show(default)}"
+
+
+def show(value: Any) -> str:
+    """A value of a field as the command line has it."""
+    return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 
 class UserError(Exception):

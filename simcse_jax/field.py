@@ -7,7 +7,7 @@ from itertools import pairwise
 from math import inf
 from typing import Any, NamedTuple
 
-from simcse_jax.errors import UserError, no_such
+from simcse_jax.errors import KINDS, UserError, no_such
 
 
 class Rule(NamedTuple):
@@ -15,20 +15,6 @@ class Rule(NamedTuple):
 
     words: str  # they complete "must be …"
     check: Callable[[str, Any], object]  # takes the field's name and its value; raises a UserError
-
-
-KINDS = {bool: "true or false", int: "a whole number", float: "a number", str: "a text", tuple: "a list, with commas"}
-
-
-def right_value(default: Any) -> str:
-    """What a value must be that has the type of `default`, for messages: `a whole number, e.g. 64`."""
-    kind = KINDS.get(type(default), type(default).__name__)
-    return kind if isinstance(default, bool) or default in ("", ()) else f"{kind}, e.g. {show(default)}"
-
-
-def show(value: Any) -> str:
-    """A value of a field as the command line has it."""
-    return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 
 def rule(words: str, holds: Callable[[Any], bool]) -> Rule:

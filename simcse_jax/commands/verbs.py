@@ -23,8 +23,7 @@ from rich.box import Box
 
 from simcse_jax.choices import POOLERS
 from simcse_jax.commands.command_line import EXAMPLES, MODEL, SCRIPT, describe_end, invocation, module_name
-from simcse_jax.errors import UserError, in_command
-from simcse_jax.field import KINDS, right_value
+from simcse_jax.errors import KINDS, UserError, in_command, right_value
 from simcse_jax.host import streams
 
 MOST_DIGITS = 4000  # of a whole number, that Python reads

@@ -6,8 +6,8 @@ from math import isfinite
 from simcse_jax.config.conflicts import check_together
 from simcse_jax.config.fields import LARGEST, declared_fields, flatten, trains
 from simcse_jax.config.sections import Config, Section
-from simcse_jax.errors import UserError, hint
-from simcse_jax.field import Field, right_value
+from simcse_jax.errors import UserError, hint, right_value
+from simcse_jax.field import Field
 
 # Sections that have no effect where nothing is trained.
 OF_TRAINING = ("data.", "objective.", "matryoshka.", "projector.", "teacher.", "views.", "train.")

@@ -15,8 +15,7 @@ from simcse_jax.choices import pooler_of
 from simcse_jax.config.fields import FIELDS, flatten
 from simcse_jax.config.recipes import FOLDER, find_recipe, report_mistakes, run_recipe
 from simcse_jax.config.recorded import is_record, recorded_config
-from simcse_jax.errors import UserError, hint, near
-from simcse_jax.field import right_value
+from simcse_jax.errors import UserError, hint, near, right_value
 from simcse_jax.host.storage import local_path
 
 # Other packages' names of fields, and common short ones, by their last part.

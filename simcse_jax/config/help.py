@@ -6,8 +6,8 @@ from pathlib import Path
 
 from simcse_jax.config.flags import fields_meant, no_such_field
 from simcse_jax.config.recipes import FOLDER, list_recipes
-from simcse_jax.errors import UserError
-from simcse_jax.field import Field, show
+from simcse_jax.errors import UserError, show
+from simcse_jax.field import Field
 
 WIDTH = 100
 
