@@ -160,7 +160,7 @@ def serve(
     from simcse_jax.serving.demo_page import CSS, build, shade_rules
 
     examples = pick_examples(sentences)
-    page = build(models, count, examples, [*map(make_query, examples)])
+    page = build(models, count, examples, list(dict.fromkeys(map(make_query, examples))))
     theme = gr.themes.Default(font=FONTS, font_mono=FONTS_OF_CODE)
     page.launch(
         server_port=port,

@@ -182,7 +182,9 @@ def build(
             score = gr.HTML(elem_id="score")
 
             def show(first: str, second: str) -> str:
-                return f'<div class="one">{with_bar(compare(first, second))}</div>'
+                check(first, second)
+                cosines = {name: one.similarity([first], [second])[0, 0] for name, one in models.items()}
+                return _side_by_side("one", {name: with_bar(cosine) for name, cosine in cosines.items()})
 
             gr.on([button.click, first.submit, second.submit], show, [first, second], score, **of_page)
         with gr.Tab("Heat map"):
