@@ -26,9 +26,6 @@ from simcse_jax.commands.command_line import EXAMPLES, MODEL, SCRIPT, describe_e
 from simcse_jax.errors import KINDS, UserError, in_command, right_value
 from simcse_jax.host import streams
 
-MOST_DIGITS = 4000  # of a whole number, that Python reads
-WHOLE = re.compile(r"[-+]?\d+")
-NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?|[-+]?inf|nan", re.IGNORECASE)
 SHELLS = ("bash", "zsh", "fish")
 
 P = ParamSpec("P")
@@ -154,12 +151,6 @@ def _as_keywords(message: str, names: Collection[str]) -> str:
     return re.sub(r"--([a-z][a-z0-9-]*)", keyword, message)
 
 
-def say_ignored(options: Mapping[str, object], why: str) -> None:
-    """Says in one line which of the options that are given, whose values are true, have no effect."""
-    if names := [option for option, value in options.items() if value]:
-        streams.say(f"{', '.join(names)}: without effect {why}")
-
-
 def import_verb(command: str) -> Callable[..., Any]:
     """The function that a command runs."""
     name = "list_runs" if command == "runs" else command.replace("-", "_")  # simcse_jax.runs is a package
@@ -209,15 +200,16 @@ def _check_numbers(app: App, commands: tuple[str, ...], arguments: cyclopts.Argu
     for argument in arguments:
         kinds = {argument.hint, *get_args(argument.hint)}
         kinds |= {kind for several in kinds for kind in get_args(several)}
+        number: Any = int if int in kinds else float if float in kinds else None
         default = argument.field_info.default
         example = default[0] if isinstance(default, tuple) and default else default
-        for token in argument.tokens if kinds & {int, float} else ():
-            if isinstance(token.implicit_value, list):  # an option that may stand without a number
-                continue
-            for value in token.value.split(","):
-                if not (WHOLE if int in kinds else NUMBER).fullmatch(value.strip()) or len(value) > MOST_DIGITS:
-                    right = right_value(example if type(example) in (int, float) else 1 if int in kinds else 0.5)
-                    raise UserError(f"{argument.name} {token.value[:40]!r}: must be {right}")
+        for token in argument.tokens if number else ():
+            stands_alone = isinstance(token.implicit_value, list)  # without a number
+            try:
+                list(map(number, () if stands_alone else token.value.split(",")))
+            except ValueError:
+                right = right_value(example if type(example) in (int, float) else number(1))
+                raise UserError(f"{argument.name} {token.value[:40]!r}: must be {right}") from None
 
 
 def _format_default(default: Any) -> Any:
