@@ -95,8 +95,8 @@ def _parse(
         _set_text(config, name, value)
     file, variant = find_config(path)
     if file.startswith(f"{FOLDER}/") and not config.get("parallel", {}).get("process_id"):
-        name = Path(file).relative_to(FOLDER).with_suffix("")
-        print(f"recipe: {name.as_posix()}{variant}", file=sys.stderr, flush=True)  # not a file of the current folder
+        recipe = Path(file).relative_to(FOLDER).with_suffix("")
+        print(f"recipe: {recipe.as_posix()}{variant}", file=sys.stderr, flush=True)  # not a file of the current folder
     with report_mistakes(path):
         complete(config, {*user_fields})
     if needs_workdir and not values["workdir"]:

@@ -79,9 +79,10 @@ def report(training: Training, best: int, embed: Embedder, start: Embedder | Non
     for table in inputs.evaluation.tables(result):
         training.say(table)
     if start is not None:
-        *table, numbers, verdict = describe_comparison(comparison).splitlines()
+        lines = describe_comparison(comparison).splitlines()
         colour = streams.GREEN if comparison.is_better else streams.YELLOW
-        training.say("\n".join([*table, *(streams.paint(line, colour, sys.stdout) for line in (numbers, verdict))]))
+        gain = [streams.paint(line, colour, sys.stdout) for line in lines[-2:]]  # and the conclusion
+        training.say("\n".join([*lines[:-2], *gain]))
     for size, numbers in result.get(TRUNCATED, {}).items():
         for table in inputs.evaluation.tables(numbers):
             training.say(f"the first {size} elements: {table}")
