@@ -15,6 +15,7 @@ from simcse_jax.__main__ import COMMANDS
 from simcse_jax.commands import verbs
 from simcse_jax.commands.command_line import EXIT_CODES
 from simcse_jax.config.fields import FIELDS, SECTIONS
+from simcse_jax.errors import show
 from simcse_jax.field import Field
 from simcse_jax.training.sweeps.variants import FIELDS as OF_SWEEPS
 
@@ -121,9 +122,8 @@ def fields() -> str:
 
 def of_field(name: str, field: Field) -> str:
     """A field's default, meaning, bounds, and what decides whether it has an effect."""
-    default = ",".join(map(str, field.default)) if isinstance(field.default, tuple) else field.default
-    kind = "list, with commas" if isinstance(field.default, tuple) else type(field.default).__name__
-    text = f"{plain(field.meaning)} *{plain('; '.join([kind, *(rule.words for rule in field.rules)]))}.*"
+    default = show(field.default)
+    text = f"{plain(field.meaning)} *{plain(field.kind)}.*"
     if field.only:
         text += f" Only with `{field.only}`."
     return entry(name, text, f" = {default}" if default != "" else "", name)

@@ -5,19 +5,33 @@ import difflib
 import importlib.util
 from collections.abc import Iterable, Iterator
 from contextvars import ContextVar
+from typing import Any
 
 in_command: ContextVar[bool] = ContextVar("in_command", default=False)  # whether the process is a command's own
 
 
-def nearest(name: str, names: Iterable[str]) -> str:
-    """The most similar of the known names."""
-    return difflib.get_close_matches(name, list(names), n=1, cutoff=0.0)[0]
+def near(name: str, names: Iterable[str], cutoff: float = 0.6) -> list[str]:
+    """The known names that could be meant, the most similar one first, at most three; often none."""
+    return difflib.get_close_matches(name, list(names), n=3, cutoff=cutoff)
 
 
-def near(name: str, names: Iterable[str]) -> list[str]:
-    """The known names that could be meant, at most three; always at least one."""
-    names = list(names)
-    return difflib.get_close_matches(name, names, n=3, cutoff=0.6) or [nearest(name, names)]
+def hint(name: str, names: Iterable[str], before: str = "") -> str:
+    """The end of a message about an unknown name: the nearest known one after `before`; empty if none is near."""
+    return f"; the nearest one is {before}{close[0]}" if (close := near(name, names)) else ""
+
+
+KINDS = {bool: "true or false", int: "a whole number", float: "a number", str: "a text", tuple: "a list, with commas"}
+
+
+def right_value(default: Any) -> str:
+    """What a value must be that has the type of `default`, for messages: `a whole number, e.g. 64`."""
+    kind = KINDS.get(type(default), type(default).__name__)
+    return kind if isinstance(default, bool) or default in ("", ()) else f"{kind}, e.g. {show(default)}"
+
+
+def show(value: Any) -> str:
+    """A value of a field as the command line has it."""
+    return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 
 class UserError(Exception):
@@ -42,8 +56,9 @@ def about(where: str) -> Iterator[None]:
 
 
 def no_such(where: str, kind: str, name: str, names: Iterable[str]) -> UserError:
-    """The error for an unknown name; it gives the nearest known one."""
-    return UserError(f"{where}: no {kind} {name!r}; the nearest one is {nearest(name, names)}")
+    """The error for an unknown name; it gives the nearest known one, or all of them if none is near."""
+    names = list(names)
+    return UserError(f"{where}: no {kind} {name!r}{hint(name, names) or '; there are ' + ', '.join(names)}")
 
 
 class Preempted(Exception):

@@ -7,7 +7,7 @@ from itertools import pairwise
 from math import inf
 from typing import Any, NamedTuple
 
-from simcse_jax.errors import UserError, no_such
+from simcse_jax.errors import KINDS, UserError, no_such
 
 
 class Rule(NamedTuple):
@@ -136,6 +136,12 @@ class Field:
     rules: tuple[Rule, ...] = ()
     of_step: bool = False  # an argument of the compiled step: runs that differ in it share a compilation
     only: str = ""  # it has an effect only with this: NAME, another field that is set, or NAME=VALUE; empty: always
+
+    @property
+    def kind(self) -> str:
+        """The type and the bounds, in words: `A number; above 0`."""
+        kind = "; ".join([KINDS[type(self.default)], *(rule.words for rule in self.rules)])
+        return kind[0].upper() + kind[1:]
 
     def has_effect(self, config: Any) -> bool:
         """Whether it has an effect beside the other fields of `config`."""

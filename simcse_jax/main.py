@@ -2,7 +2,7 @@
 
 import sys
 
-from simcse_jax.commands.command_line import describe_exit_codes, invocation, run_command
+from simcse_jax.commands.command_line import describe_end, invocation, print_help, run_command
 from simcse_jax.commands.train import train
 from simcse_jax.host import huge_pages
 
@@ -28,17 +28,16 @@ def help_text() -> str:
         "--profile DIR": f"{FOLDERS['profile']} (default: no trace)",
         "--dry-run": "check everything, make a few steps, and say what the run takes; nothing is written",
         "--config.FIELD=VALUE": "replaces the recipe's value",
+        "--help FIELD": "this field alone, e.g. learning_rate, or those of a section, e.g. train",
     }
     parts = [describe_flags(flags), describe_recipes(FOLDER), describe_fields(FIELDS, SECTIONS)]
-    return "\n\n".join([ABOUT.format(program=invocation("train")), *parts, describe_exit_codes()])
+    return "\n\n".join([ABOUT.format(program=invocation("train")), *parts, describe_end("train")])
 
 
 def main() -> None:
     """The command."""
-    if {"-h", "--help"} & set(sys.argv[1:]):
-        print(help_text())
-        return
-    train(sys.argv[1:])
+    if not print_help(sys.argv[1:], help_text):
+        train(sys.argv[1:])
 
 
 if __name__ == "__main__":

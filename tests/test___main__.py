@@ -2,6 +2,7 @@
 
 import importlib.util
 import os
+import re
 import subprocess
 import sys
 
@@ -9,7 +10,7 @@ import pytest
 from support import ROOT, refused
 
 from simcse_jax import __version__
-from simcse_jax.__main__ import COMMANDS, dispatch
+from simcse_jax.__main__ import COMMANDS, GROUPS, dispatch
 from simcse_jax.commands.command_line import module_name, run_command
 
 WITHOUT_HEAVY_IMPORTS = "import sys; sys.modules.update(jax=None, flax=None, transformers=None, ml_collections=None); "
@@ -28,19 +29,28 @@ def test_the_commands_are_listed_with_a_line_each_and_an_unknown_one_has_the_nea
     assert (done.returncode, done.stderr) == (0, "")
     for name, about in COMMANDS.items():
         assert f"\n  {name:<12}{about}\n" in done.stdout
-    assert list(COMMANDS) == [
-        "train", "tune", "evaluate", "encode", "search", "export", "runs", "sweep", "analyze", "geometry", "build-data",
-        "overlap", "mine", "prepare", "aot", "serve", "demo",
-    ]  # fmt: skip
+    assert re.findall(r"\n\n(\w+):\n", done.stdout) == [*GROUPS, "example"]
+    assert {name: [*group] for name, group in GROUPS.items()} == {
+        "train": ["train", "tune", "runs", "export", "sweep", "mine", "prepare", "aot"],
+        "use": ["encode", "search", "serve", "demo"], "measure": ["evaluate", "analyze", "geometry"],
+        "papers": ["build-data", "overlap"],
+    }  # fmt: skip
     assert max(map(len, done.stdout.splitlines())) <= 110
-    assert all(start(monkeypatch, capsys, *args).stdout == done.stdout for args in ([], ["-h"]))
+    assert all(start(monkeypatch, capsys, *args).stdout == done.stdout for args in ([], ["-h"], ["help"]))
+    (one, *others) = (
+        start(monkeypatch, capsys, *args).stdout
+        for args in (["runs", "--help"], ["help", "runs"], ["--help", "runs"], ["runs", "help"])
+    )
+    assert one.endswith("example:\n  simcse-jax runs runs\n") and others == [one] * 3
+    assert start(monkeypatch, capsys, "train", "help", "lr").stdout.startswith("  --config.train.learning_rate=3e-05\n")
     for name in COMMANDS:
         assert importlib.util.find_spec(module_name(name)), name
     assert start(monkeypatch, capsys, "--version").stdout == f"simcse_jax {__version__}\n"
     for given, parts in (
         ("evalute", ("no command 'evalute'; the nearest one is evaluate (simcse-jax --help",)),
-        ("serch", ("no command 'serch'", "search")),
-        ("--verson", ("no option '--verson'",)),
+        ("serch", ("no command 'serch'; the nearest one is search",)),
+        ("xyzzy", ("no command 'xyzzy' (simcse-jax --help lists all)",)),
+        ("--verson", ("no option '--verson'; the nearest one is --version",)),
         ("--completion", ("--completion: must be one of bash, zsh, fish",)),
     ):
         refused(start(monkeypatch, capsys, given), *parts)

@@ -1,16 +1,18 @@
 import pytest
 
-from simcse_jax.errors import UserError, broken, in_command, installed, near, nearest, no_such, option, reason, require
+from simcse_jax.errors import UserError, broken, hint, in_command, installed, near, no_such, option, reason, require
 
 
 def test_near_names_reasons_arguments_broken_characters_and_missing_packages_are_named_in_a_line(tmp_path, monkeypatch):
-    assert nearest("pooller", ["pooler", "dropout"]) == "pooler"
+    assert hint("pooller", ["pooler", "dropout"], "config.") == "; the nearest one is config.pooler"
+    assert hint("zzz", ["pooler"]) == ""
     assert near("geometri", ["geometry", "demo"]) == ["geometry"]
     assert near("aab", ["aaa", "abb", "aac", "aad", "z"]) == ["abb", "aad", "aac"]
-    assert near("zzz", ["pooler"]) == ["pooler"]
+    assert near("zzz", ["pooler"]) == [] and near("zzz", ["pooler"], cutoff=0) == ["pooler"]
     error = no_such("--tasks", "task", "STS21", ("STS12", "MR"))
     assert isinstance(error, UserError)
     assert str(error) == "--tasks: no task 'STS21'; the nearest one is STS12"
+    assert str(no_such("--tasks", "task", "zzz", ("STS12", "MR"))) == "--tasks: no task 'zzz'; there are STS12, MR"
     assert reason(ValueError("two\n  lines")) == "two lines"
     assert reason(ValueError()) == "ValueError"
     assert len(reason(ValueError("x" * 999))) == 200

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from simcse_jax.encoding.arguments import EncodeOptions, with_prompt_of
-from simcse_jax.errors import UserError, nearest, reason, require
+from simcse_jax.errors import UserError, hint, reason, require
 from simcse_jax.evaluation import sts
 from simcse_jax.evaluation.evaluator import encode_once, with_titles
 from simcse_jax.host.storage import sha256
@@ -214,8 +214,8 @@ def _task(name: str) -> Any:
     try:
         task = mteb.get_task(name)
     except KeyError:
-        closest = nearest(name, [task.metadata.name for task in mteb.get_tasks()])
-        raise UserError(f"--tasks: mteb has no task {name!r}; the nearest one is mteb:{closest}") from None
+        closest = hint(name, [task.metadata.name for task in mteb.get_tasks()], "mteb:")
+        raise UserError(f"--tasks: mteb has no task {name!r}{closest}") from None
     if modalities := sorted(set(task.modalities) - {"text"}):
         raise UserError(f"mteb:{name}: a task of {', '.join(modalities)}; these models take text alone")
     return task

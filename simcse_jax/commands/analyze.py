@@ -7,6 +7,7 @@ correlation of dimensions (SimCSE++, section 4.2). Writes numbers, pictures and 
 """
 
 import dataclasses
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -20,7 +21,9 @@ from simcse_jax.errors import UserError, require
 from simcse_jax.evaluation.analysis.inputs import Models, SpaceData, choose, read_data
 from simcse_jax.evaluation.analysis.tokens import Protocol
 from simcse_jax.evaluation.plotting import short_names, unique
+from simcse_jax.host import streams
 from simcse_jax.host.outputs import output_folder, printing
+from simcse_jax.host.progress import doing
 from simcse_jax.host.storage import Folder, as_path
 
 if TYPE_CHECKING:
@@ -119,13 +122,10 @@ def analyze_models(
         tokens.check_same_tokens({models.names[label]: surveys[label] for label in pair})
     measured = {}
     with printing(True) as say:
-        say(report.data_lines(data.name, surveys, max_length))
         for label, encoder in encoders.items():
-            measured[label] = measure(encoder, surveys[label], show_progress_bar=True)
-            say(f"\n{label}\n{report.table(measured[label])}")
+            with doing(label):
+                measured[label] = measure(encoder, surveys[label], show_progress_bar=True)
         metrics = collect(models.names, models.pairs, surveys, measured, data=data.name, max_length=max_length)
-        if lines := report.change_lines(metrics):
-            say(lines)
         sample, embeddings, poolers = sentence_space.sample(data.sentences, data.pairs), {}, {}
         for label, (model, pooler) in loaded.items():
             if pooler:
@@ -135,7 +135,13 @@ def analyze_models(
                 say(f"no map of {label}: how {model.name} pools is not known here; name a pooler, {model.name}@avg")
         compared, maps = sentence_space.compare(sample, embeddings, models.pairs, data.name, poolers)
         if compared:
-            say("\n" + "\n".join([sentence_space.headline(compared), *sentence_space.changed(compared)]))
+            conclusion = streams.paint(sentence_space.headline(compared), streams.BOLD, sys.stdout)
+            say("\n".join([conclusion, *sentence_space.changed(compared), ""]))
+        say(report.data_lines(data.name, surveys, max_length))
+        for label, measurement in measured.items():
+            say(f"\n{label}\n{report.table(measurement)}")
+        if lines := report.change_lines(metrics):
+            say(lines)
         names = report.write(metrics, output, versions=versions(), compared=compared, maps=maps)
         say("\n" + report.files_line(output, report.METRICS, names))
     return metrics
@@ -167,16 +173,18 @@ def analyze_rank(
         raise UserError(f"how {unknown} pools is not known here; name a pooler, {unknown}@avg")
     about = {"sentences": len(sentences), "batches of each size": BATCHES, "seed": seed}
     ranks = {}
+    for label, (model, pooler) in loaded.items():
+        # As an objective gets them: not normalized, which would make them small next to N(0, 1).
+        embeddings = model.encode_counted(sentences, pooler=pooler, normalize_to_unit=False).embeddings
+        measured = rank.measure(embeddings, batches, artificial, batches=BATCHES, seed=seed)
+        ranks[label] = rank.Ranks(models.names[label], embeddings.shape[1], measured)
     with printing(True) as say:
-        say(f"{data.name}: {len(sentences):,} different sentences, {BATCHES} random batches of each size")
-        for label, (model, pooler) in loaded.items():
-            # As an objective gets them: not normalized, which would make them small next to N(0, 1).
-            embeddings = model.encode_counted(sentences, pooler=pooler, normalize_to_unit=False).embeddings
-            measured = rank.measure(embeddings, batches, artificial, batches=BATCHES, seed=seed)
-            ranks[label] = rank.Ranks(models.names[label], embeddings.shape[1], measured)
-            say(f"\n{label}, {embeddings.shape[1]} dimensions\n{rank.table(ranks[label])}")
+        say(streams.paint(rank.summarize(ranks), streams.BOLD, sys.stdout))
+        say(f"\n{data.name}: {len(sentences):,} different sentences, {BATCHES} random batches of each size")
+        for label, found in ranks.items():
+            say(f"\n{label}, {found.dimensions} dimensions\n{rank.table(found)}")
         names = rank.write(ranks, output, data=data.name, about=about, versions=versions())
-        say(f"\n{rank.summarize(ranks)}\n\n{output}: {', '.join(names)}")
+        say(f"\n{output}: {', '.join(names)}")
     return ranks
 
 

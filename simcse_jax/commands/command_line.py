@@ -3,6 +3,7 @@
 import contextlib
 import errno
 import gc
+import itertools
 import os
 import re
 import shlex
@@ -98,6 +99,28 @@ EXIT_CODES = {
     INTERRUPTED: "interrupted",
     CLOSED: "the reader of the output closed the pipe",
 }
+HELP = ("-h", "--help")
+MINILM = "--model sentence-transformers/all-MiniLM-L6-v2"
+EXAMPLES = {  # the options of one call of each command, for its help
+    "train": "--config unsup_bert --data sentences.txt --workdir runs/first",
+    "tune": f"{MINILM} --data pairs.csv --workdir runs/mine",
+    "runs": "runs",
+    "export": "--workdir runs/mine --output model",
+    "sweep": "--config unsup_bert --over train.learning_rate=1e-5,3e-5 --data sentences.txt --workdir runs/rates",
+    "mine": f"{MINILM} --pairs pairs.csv --corpus passages.txt --output mined.jsonl",
+    "prepare": "--model bert-base-uncased --data 'articles/*.parquet' --output corpus",
+    "aot": "--config unsup_bert --topology v5e:2x4",
+    "encode": f"{MINILM} --data sentences.txt --output embeddings.npy",
+    "search": f"{MINILM} --data sentences.txt --query 'How do I reset it?'",
+    "search build": "--embeddings embeddings.parquet --output index.lance",
+    "serve": f"{MINILM} --port 8000",
+    "demo": f"{MINILM} --data sentences.txt",
+    "evaluate": f"{MINILM} --data SentEval/data/downstream",
+    "analyze": "--pair runs/first bert-base-uncased --data sentences.txt --output report",
+    "geometry": "--models runs/first bert-base-uncased --data SentEval/data/downstream --output pictures",
+    "build-data": "wiki1m --source wiki.xml.bz2 --output wiki1m.txt",
+    "overlap": "pairs.csv --positives entailment",
+}
 # Errors of the system that the user can mend, wherever they come from.
 OF_THE_MACHINE = {
     *(errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO),
@@ -105,9 +128,25 @@ OF_THE_MACHINE = {
 }
 
 
-def describe_exit_codes() -> str:
-    """The exit codes of every command, for `--help`."""
-    return "\n".join(["exit codes:", *(f"  {code:<4} {meaning}" for code, meaning in EXIT_CODES.items())])
+def describe_end(command: str) -> str:
+    """The end of a command's help: the exit codes, and an example."""
+    codes = (f"  {code:<4} {meaning}" for code, meaning in EXIT_CODES.items())
+    return "\n".join(["exit codes:", *codes, "", f"example:\n  {invocation(command)} {EXAMPLES[command]}"])
+
+
+def print_help(argv: Sequence[str], text: Callable[[], str]) -> bool:
+    """Prints the help if the arguments ask for it: `text`, or the fields and sections whose names follow `--help`."""
+    rest = list(itertools.dropwhile(lambda arg: arg not in HELP, argv))
+    names = list(itertools.takewhile(lambda arg: not arg.startswith("-"), rest[1:]))
+    if names:
+        from simcse_jax.config.fields import FIELDS
+        from simcse_jax.config.help import describe_named
+        from simcse_jax.training.sweeps.variants import FIELDS as OF_SWEEPS
+
+        print("\n".join(describe_named(name, {**FIELDS, **OF_SWEEPS}) for name in names))
+    elif rest:
+        print(text())
+    return bool(rest)
 
 
 @contextlib.contextmanager
@@ -194,8 +233,12 @@ def _run(main: Callable[[], None]) -> Any:
 
 
 def _report_mistake(text: str, listed: Sequence[str] = ()) -> int:
-    streams.say("\n".join([f"error: {_one_line(text)}", *(f"  {_one_line(line)}" for line in listed)]))
+    _say_error("\n".join([_one_line(text), *(f"  {_one_line(line)}" for line in listed)]))
     return WRONG
+
+
+def _say_error(text: str) -> None:
+    streams.say(f"{streams.paint('error:', streams.RED, sys.stderr)} {text}")
 
 
 def _one_line(text: str) -> str:
@@ -218,7 +261,7 @@ def _report_unexpected(error: BaseException) -> int:
         problem = f"not enough memory; smaller batches, shorter sentences or a smaller model need less ({problem})"
     else:
         problem = f"simcse_jax did not expect this: {problem}"
-    streams.say(f"error: {problem}; the full report is {f'in {name}' if name else 'above'}")
+    _say_error(f"{problem}; the full report is {f'in {name}' if name else 'above'}")
     return UNEXPECTED
 
 

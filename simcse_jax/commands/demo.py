@@ -1,14 +1,15 @@
 """simcse-jax demo --model M --data FILE: a page to try a model on, for this machine alone."""
 
 import os
+import re
 import threading
 from collections.abc import Sequence
-from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 from simcse_jax.commands.command_line import shorten_warnings
 from simcse_jax.commands.verbs import ModelName, Names, Pooler, verb
 from simcse_jax.errors import UserError, require
+from simcse_jax.evaluation.plotting import short_names
 from simcse_jax.host.ports import LOCAL, bind, is_local
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ def demo(
     Args:
       data: What to search: a .txt, .csv, .tsv, .jsonl or .parquet file, a folder, or a pattern.
       index: What to search, in place of a file: an index of simcse-jax search build.
-      compare: A second model, whose heat map is drawn next to the first one's.
+      compare: A second model, whose results and heat map stand next to the first one's.
       column: The column of the data, if its name is not a usual one.
       host: The address to serve at; by default this machine alone can reach it.
       allow_host: Further names of this machine that the page answers to. By default the local ones, and the host.
@@ -52,6 +53,8 @@ def demo(
     """
     if (data is None) == (index is None):
         raise UserError("--data, --index: give one of them, what to search")
+    if index is not None and compare is not None:
+        raise UserError("--compare: each model searches an index of its own; give --data, which both encode")
     require("demo", "gradio")
     from simcse_jax.data.sentences import read_sentences
 
@@ -62,23 +65,29 @@ def demo(
 
     from simcse_jax.simcse import SimCSE
 
-    encoder = SimCSE(model, pooler=pooler)
-    if index is not None and encoder.similarity_fn_name != "cosine":
-        raise UserError(f"--index {index}: the page shows cosines; {model} compares by {encoder.similarity_fn_name}")
-    encoders = {PurePath(model).name: encoder}
-    if compare is not None:
-        encoders[f"{compare}, for comparison"] = SimCSE(compare)
-    for shown in encoders.values():
-        shown.similarity_fn_name = "cosine"  # what the page says and colours
+    encoders = [SimCSE(model, pooler=pooler), *([] if compare is None else [SimCSE(compare)])]
+    if index is not None and (measure := encoders[0].similarity_fn_name) != "cosine":
+        raise UserError(f"--index {index}: the page shows cosines; {model} compares by {measure}")
+    if index is None:
+        print(f"{data}: encoding {len(sentences)} sentences", flush=True)
+    count = len(sentences)
     with shorten_warnings():
-        if index is not None:
-            count, sentences = open_index(encoder, index)
-        else:
-            print(f"{data}: encoding {len(sentences)} sentences", flush=True)
-            encoder.build_index(sentences)
-            count = len(sentences)
-        encoder.search(sentences[0])  # compiles the program of a single query
-    serve(encoders, count, sentences, host, port, allow_host, share)
+        for encoder in encoders:
+            encoder.similarity_fn_name = "cosine"  # what the page says and colours
+            if index is not None:
+                count, sentences = open_index(encoder, index)
+            else:
+                encoder.build_index(sentences)
+            encoder.search(sentences[0])  # compiles the program of a single query
+    serve(titled(encoders), count, sentences, host, port, allow_host, share)
+
+
+def titled(models: "Sequence[SimCSE]") -> "dict[str, SimCSE]":
+    """The models by short names that tell them apart, with their poolers where one model stands there twice."""
+    names = [model.name for model in models]
+    if len({*names}) < len(names):
+        names = [f"{model.name}, {model.pooler}" for model in models]
+    return dict(zip(short_names(names), models, strict=True))
 
 
 def open_index(model: "SimCSE", folder: str) -> tuple[int, list[str]]:
@@ -101,9 +110,16 @@ def keep_to_this_machine() -> None:
 
 
 def pick_examples(sentences: Sequence[str]) -> list[str]:
-    """A few different sentences, evenly spread over the file: as queries, each finds at least itself."""
+    """A few different sentences, evenly spread over the file."""
     different = [sentence[:MOST_OF_AN_EXAMPLE] for sentence in dict.fromkeys(sentences) if sentence.strip()]
     return different[:: max(1, len(different) // EXAMPLES)][:EXAMPLES]
+
+
+def make_query(sentence: str) -> str:
+    """What one may type to find a sentence: its longer words, `reset password` for `Reset my password!`, or its end."""
+    words = re.findall(r"\w+", sentence)
+    long = [word for word in words if len(word) > 3]
+    return " ".join(long[:5] or words[len(words) // 2 :]) or sentence
 
 
 def launch_options(host: str, allow_host: Sequence[str] = (), share: bool = False) -> dict[str, Any]:
@@ -143,7 +159,8 @@ def serve(
 
     from simcse_jax.serving.demo_page import CSS, build, shade_rules
 
-    page = build(models, count, pick_examples(sentences))
+    examples = pick_examples(sentences)
+    page = build(models, count, examples, list(dict.fromkeys(map(make_query, examples))))
     theme = gr.themes.Default(font=FONTS, font_mono=FONTS_OF_CODE)
     page.launch(
         server_port=port,

@@ -1,7 +1,7 @@
 """simcse-jax export --workdir DIR --output FOLDER: a model for transformers and sentence-transformers."""
 
 from simcse_jax.commands.command_line import invocation
-from simcse_jax.commands.verbs import Count, Names, say_ignored, verb
+from simcse_jax.commands.verbs import Count, Names, verb
 from simcse_jax.errors import UserError
 from simcse_jax.host.names import split_step
 from simcse_jax.host.outputs import printing
@@ -54,7 +54,6 @@ def export(
     if push_to_hub is not None:
         hub.check_push(push_to_hub, private, revision)
     if adapter:
-        say_ignored({"--license": license, "--base-model": base_model, "--language": language}, "on an adapter's card")
         exporting.export_adapter(run, folder, step)
         print(f"exported to {output}; open it with")
         print(f"  peft.AutoPeftModelForFeatureExtraction.from_pretrained({output!r})")

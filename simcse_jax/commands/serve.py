@@ -100,12 +100,12 @@ def serve(
         search = None if index is None else make_search(encoder, index)
         reranker = None if rerank is None else open_reranker(rerank, batch_size, dtype)
         service = make_service(encoder, name, normalize, search, reranker, limits, metrics)
-        app = App(service, metrics, lambda: print(f"ready after {time.monotonic() - started:.1f} s", flush=True))
+        url = server.address_of(bound)
+        app = App(service, metrics, lambda: print(f"ready after {time.monotonic() - started:.1f} s", flush=True), url)
         names = [host, *allow_host] if key is None else None
         guarded = Guard(app.asgi, limits, metrics, app.paths, key, names)
         where = "this machine alone" if local else "all who can reach this machine"
         asked = f"the key of {KEY}" if key else "no key"
-        url = server.address_of(bound)
         said = f"{service.name}: {url}/v1 ({where}, {asked}); {url}/docs; Ctrl-C ends it"
         gc.freeze()  # libraries and the model stay: looking through them for garbage took a tenth of the server's time
         server.serve(guarded, bound, limits.seconds, said, lambda: app.failure)

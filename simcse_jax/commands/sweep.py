@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from simcse_jax.commands.command_line import describe_exit_codes, invocation, shorten_warnings
+from simcse_jax.commands.command_line import describe_end, invocation, print_help, shorten_warnings
 from simcse_jax.errors import UserError, require
 from simcse_jax.host.storage import local_path
 
@@ -46,15 +46,13 @@ def help_text() -> str:
     sections = {"sweep": "The table. A recipe sets the first four."}
     recipes, fields = describe_recipes(FOLDER / "ablations"), describe_fields(FIELDS, sections)
     about = ABOUT.format(program=invocation("sweep"))
-    return "\n\n".join([about, describe_flags(flags), recipes, fields, describe_exit_codes()])
+    return "\n\n".join([about, describe_flags(flags), recipes, fields, describe_end("sweep")])
 
 
 def main() -> None:
     """The command."""
-    if {"-h", "--help"} & set(sys.argv[1:]):
-        print(help_text())
-        return
-    print(run(sys.argv[1:]).read_text(encoding="utf-8"))
+    if not print_help(sys.argv[1:], help_text):
+        print(run(sys.argv[1:]).read_text(encoding="utf-8"))
 
 
 def run(argv: Sequence[str]) -> Path:

@@ -3,7 +3,7 @@
 import sys
 from pathlib import Path
 
-from simcse_jax.commands.command_line import MODEL, describe_exit_codes, invocation
+from simcse_jax.commands.command_line import MODEL, describe_end, invocation, print_help
 from simcse_jax.commands.train import train
 from simcse_jax.errors import UserError
 
@@ -27,14 +27,18 @@ FLAGS = {
 }
 
 
+def help_text() -> str:
+    """The text of `--help`."""
+    from simcse_jax.config.help import describe_flags
+
+    about = ABOUT.format(program=invocation("tune"), train=invocation("train"))
+    return "\n\n".join([about, describe_flags(FLAGS), describe_end("tune")])
+
+
 def main() -> None:
     """Runs the recipe `tune`."""
     argv = sys.argv[1:]
-    if {"-h", "--help"} & set(argv):
-        from simcse_jax.config.help import describe_flags
-
-        about = ABOUT.format(program=invocation("tune"), train=invocation("train"))
-        print("\n\n".join([about, describe_flags(FLAGS), describe_exit_codes()]))
+    if print_help(argv, help_text):
         return
     from simcse_jax.config.flags import split_option
 

@@ -22,11 +22,10 @@ from cyclopts.validators import Number
 from rich.box import Box
 
 from simcse_jax.choices import POOLERS
-from simcse_jax.commands.command_line import MODEL, SCRIPT, describe_exit_codes, invocation, module_name
-from simcse_jax.errors import UserError, in_command
+from simcse_jax.commands.command_line import EXAMPLES, MODEL, SCRIPT, describe_end, invocation, module_name
+from simcse_jax.errors import KINDS, UserError, in_command, right_value
 from simcse_jax.host import streams
 
-MOST_DIGITS = 4000  # of a whole number, that Python reads
 SHELLS = ("bash", "zsh", "fish")
 
 P = ParamSpec("P")
@@ -152,12 +151,6 @@ def _as_keywords(message: str, names: Collection[str]) -> str:
     return re.sub(r"--([a-z][a-z0-9-]*)", keyword, message)
 
 
-def say_ignored(options: Mapping[str, object], why: str) -> None:
-    """Says in one line which of the options that are given, whose values are true, have no effect."""
-    if names := [option for option, value in options.items() if value]:
-        streams.say(f"{', '.join(names)}: without effect {why}")
-
-
 def import_verb(command: str) -> Callable[..., Any]:
     """The function that a command runs."""
     name = "list_runs" if command == "runs" else command.replace("-", "_")  # simcse_jax.runs is a package
@@ -193,8 +186,7 @@ def make_app(function: Callable[..., Any], name: str) -> App:
         name=name,
         default_parameter=Parameter(negative="", show_default=_format_default, allow_repeating=True),
         version_flags=[],
-        config=_check_whole_numbers,
-        help_epilogue=describe_exit_codes().replace("\n", "  \n"),  # a line each in Markdown
+        config=_check_numbers,
         help_formatter=DefaultFormatter(panel_spec=PanelSpec(box=Box("    \n" * 8), padding=(0, 0))),
         result_action="return_value",
     )
@@ -203,18 +195,21 @@ def make_app(function: Callable[..., Any], name: str) -> App:
     return made
 
 
-def _check_whole_numbers(app: App, commands: tuple[str, ...], arguments: cyclopts.ArgumentCollection) -> None:
-    """Refuses a fraction for a whole number, which cyclopts would round."""
+def _check_numbers(app: App, commands: tuple[str, ...], arguments: cyclopts.ArgumentCollection) -> None:
+    """Refuses what is not a number, and a fraction for a whole one, which cyclopts would round."""
     for argument in arguments:
         kinds = {argument.hint, *get_args(argument.hint)}
         kinds |= {kind for several in kinds for kind in get_args(several)}
-        if int in kinds and float not in kinds:
-            for token in argument.tokens:
-                if isinstance(token.implicit_value, list):  # an option that may stand without a number
-                    continue
-                for value in token.value.split(","):
-                    if not re.fullmatch(r"\s*[-+]?\d+\s*", value) or len(value) > MOST_DIGITS:
-                        raise UserError(f"{argument.name} {token.value[:40]!r}: is not a whole number")
+        number: Any = int if int in kinds else float if float in kinds else None
+        default = argument.field_info.default
+        example = default[0] if isinstance(default, tuple) and default else default
+        for token in argument.tokens if number else ():
+            stands_alone = isinstance(token.implicit_value, list)  # without a number
+            try:
+                list(map(number, () if stands_alone else token.value.split(",")))
+            except ValueError:
+                right = right_value(example if type(example) in (int, float) else number(1))
+                raise UserError(f"{argument.name} {token.value[:40]!r}: must be {right}") from None
 
 
 def _format_default(default: Any) -> Any:
@@ -250,22 +245,36 @@ def parse(command: str, argv: Sequence[str]) -> tuple[Callable[..., None], inspe
       UserError: for options that are wrong.
     """
     made, fields = app(command), list[str]()
-    if "fields" in inspect.signature(import_verb(command)).parameters:
-        from simcse_jax.config.flags import split_fields
+    if takes_fields := "fields" in inspect.signature(import_verb(command)).parameters:
+        from simcse_jax.config.fields import FIELDS
+        from simcse_jax.config.flags import no_such_option, split_fields
 
         fields, argv = split_fields(argv)
     try:
         function, bound, _ = made.parse_args(argv, exit_on_error=False, print_error=False)
     except cyclopts.CycloptsError as error:
-        message, started = str(error), " ".join([invocation(command), *(error.command_chain or ())])
+        if takes_fields and isinstance(error, cyclopts.UnknownOptionError):
+            at = argv.index(next(arg for arg in argv if arg.startswith(str(error.token.keyword))))
+            options = [name for argument in error.argument_collection for name in argument.names]
+            defaults = {name: field.default for name, field in FIELDS.items()}
+            raise UserError(no_such_option(argv[at:], defaults, options)) from None
+        message = re.sub("unable to convert .* into bool", f"must be {KINDS[bool]}", str(error))
+        started = " ".join([invocation(command), *(error.command_chain or ())])
         if isinstance(error, cyclopts.MissingArgumentError) and not error.keyword:
             message = message.replace("requires an argument", "is missing")  # not only its value
         raise UserError(f"{message} (see {started} --help)") from None
-    if console := bound.arguments.get("console"):  # of the help
+    if console := bound.arguments.get("console"):
         console.on_broken_pipe = _raise_broken_pipe  # in place of exit code 1
+        return functools.partial(_help, function, " ".join([command, *argv[:1]])), bound
     if fields:
         bound.arguments["fields"] = fields
     return function, bound
+
+
+def _help(shown: Callable[..., None], words: str, *args: Any, **kwargs: Any) -> None:
+    """The help, with its end, whose lines must stay whole: they are copied."""
+    shown(*args, **kwargs)
+    print(f"\n{describe_end(words if words in EXAMPLES else words.partition(' ')[0])}")
 
 
 def _raise_broken_pipe() -> None:

@@ -6,7 +6,7 @@ from math import isfinite
 from simcse_jax.config.conflicts import check_together
 from simcse_jax.config.fields import LARGEST, declared_fields, flatten, trains
 from simcse_jax.config.sections import Config, Section
-from simcse_jax.errors import UserError, nearest
+from simcse_jax.errors import UserError, hint, right_value
 from simcse_jax.field import Field
 
 # Sections that have no effect where nothing is trained.
@@ -33,16 +33,16 @@ def validate(config: Config) -> Section:
 
 def check_field(name: str, value: object, field: Field) -> None:
     """Refuses a value that is not one of the field's, by its name for errors."""
-    check_type(name, value, type(field.default))
+    check_type(name, value, field.default)
     for rule in field.rules:
         rule.check(name, value)
     check_range(name, value)
 
 
-def check_type(field: str, value: object, expected: type) -> None:
-    """Refuses a value of another type; an integer is as good as a float."""
-    if type(value) is not expected and not (expected is float and type(value) is int):
-        raise UserError(f"{field}={value!r}: must be of type {expected.__name__}")
+def check_type(field: str, value: object, default: object) -> None:
+    """Refuses a value whose type is not that of `default`; an integer is as good as a float."""
+    if type(value) is not type(default) and not (isinstance(default, float) and type(value) is int):
+        raise UserError(f"{field}={value!r}: must be {right_value(default)}")
 
 
 def check_range(field: str, value: object) -> None:
@@ -58,7 +58,7 @@ def check_range(field: str, value: object) -> None:
 def _check_names(values: Mapping[str, object], fields: Mapping[str, Field]) -> None:
     for name in values:
         if name not in fields:
-            raise UserError(f"config.{name}: no such field; the nearest one is config.{nearest(name, fields)}")
+            raise UserError(f"config.{name}: no such field{hint(name, fields, 'config.')}")
     for name in fields:
         if name not in values:
             raise UserError(f"config.{name} is missing; start a config from simcse_jax.config.default_config()")

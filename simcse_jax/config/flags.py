@@ -15,7 +15,7 @@ from simcse_jax.choices import pooler_of
 from simcse_jax.config.fields import FIELDS, flatten
 from simcse_jax.config.recipes import FOLDER, find_recipe, report_mistakes, run_recipe
 from simcse_jax.config.recorded import is_record, recorded_config
-from simcse_jax.errors import UserError, nearest
+from simcse_jax.errors import UserError, hint, near, right_value
 from simcse_jax.host.storage import local_path
 
 # Other packages' names of fields, and common short ones, by their last part.
@@ -33,6 +33,7 @@ MEANT = {
 }
 # `train --data FILE`: as the other commands call it.
 SHORT = {"data": "data.train", "model": "model.init_from", "eval": "eval.data", "folds": "data.folds"}
+ALL_FIELDS = " (simcse-jax train --help has all fields)"
 SWITCH = {"true": True, "1": True, "false": False, "0": False}
 FOLDERS = {"workdir": "where checkpoints, metrics and results go", "profile": "where a trace of a few steps goes"}
 
@@ -51,7 +52,7 @@ def parse(
       The config, and the workdir (empty if none is needed).
 
     Raises:
-      UserError: for any mistake in flags, file or values; for an unknown field it gives the nearest known one.
+      UserError: for any mistake in flags, file or values; for an unknown option or field it gives a near one.
     """
     config, _, folders = _parse(argv, ("workdir",) if needs_workdir else (), needs_workdir, prepare)
     return config, folders.get("workdir", "")
@@ -86,14 +87,16 @@ def _parse(
             raise UserError(f"--{name}: name a folder")
     fields, unknown = split_fields(rest)
     if unknown:
-        raise UserError(f"unknown argument {unknown[0]!r:.60}; a field is set with --config.FIELD=VALUE")
+        options = ["config", "workdir", *SHORT, *(("profile", "dry-run") if "profile" in folders else ("over",))]
+        raise UserError(no_such_option(unknown, flatten(config), [f"--{name}" for name in options]))
     config.unlock()
     user_fields = {name: value for name, _, value in (field.partition("=") for field in fields)}
     for name, value in user_fields.items():
         _set_text(config, name, value)
     file, variant = find_config(path)
     if file.startswith(f"{FOLDER}/") and not config.get("parallel", {}).get("process_id"):
-        print(f"recipe: {file}{variant}", file=sys.stderr, flush=True)  # not a file of the current folder
+        recipe = Path(file).relative_to(FOLDER).with_suffix("")
+        print(f"recipe: {recipe.as_posix()}{variant}", file=sys.stderr, flush=True)  # not a file of the current folder
     with report_mistakes(path):
         complete(config, {*user_fields})
     if needs_workdir and not values["workdir"]:
@@ -108,17 +111,20 @@ def _set_text(config: config_dict.ConfigDict, name: str, text: str) -> None:
         raise UserError("--config: the file's config has no fields; start from simcse_jax.config.default_config()")
     if name not in fields:
         raise UserError(f"--config.{name}: {no_such_field(name, fields, '--config.')}")
-    kind = type(fields[name])
+    text = pooler_of(text) if name.endswith(".pooler") else text
+    config.update_from_flattened_dict({name: read_value(f"--config.{name}", text, fields[name])})
+
+
+def read_value(name: str, text: str, default: Any) -> Any:
+    """The value of the type of `default` that a command line has as `text`; `name` is its name for errors."""
     try:
-        if kind is bool:
-            value: Any = SWITCH[text.lower()]
-        elif kind in (tuple, list):
-            value = kind(part.strip() for part in text.split(",") if part.strip())
-        else:
-            value = kind(pooler_of(text) if name.endswith(".pooler") else text)
+        if isinstance(default, bool):
+            return SWITCH[text.lower()]
+        if isinstance(default, tuple | list):
+            return type(default)(part.strip() for part in text.split(",") if part.strip())
+        return type(default)(text)
     except (KeyError, TypeError, ValueError):
-        raise UserError(f"--config.{name}={text:.60}: must be of type {kind.__name__}") from None
-    config.update_from_flattened_dict({name: value})
+        raise UserError(f"{name}={text:.60}: must be {right_value(default)}") from None
 
 
 def leave_out_missing_scores(config: config_dict.ConfigDict, user_fields: Collection[str]) -> None:
@@ -247,12 +253,33 @@ def fields_meant(name: str, fields: Mapping[str, Any]) -> list[str]:
 
 def no_such_field(name: str, fields: Mapping[str, Any], before: str = "") -> str:
     """The message for an unknown field, with the fields that may be meant; `before` is put before their names."""
-    meant = fields_meant(name, fields)
+    meant = [before + field for field in _likely_fields(name, fields)]
     if len(meant) > 1:
-        return f"could be {', '.join(before + field for field in meant)}; give the whole name of one of them"
-    if not meant and "." not in name:
-        meant = fields_meant(nearest(name, {field.rpartition(".")[2] for field in fields}), fields)
-    return f"no such field; the nearest one is {before}{nearest(name, meant or fields)}"
+        return f"could be {', '.join(meant)}; give the whole name of one of them"
+    return f"no such field; the nearest one is {meant[0]}" if meant else f"no such field{ALL_FIELDS}"
+
+
+def _likely_fields(name: str, fields: Mapping[str, Any]) -> list[str]:
+    """The fields that a short name may mean or, if there are none, the one whose name is similar to it, if any is."""
+    if meant := fields_meant(name, fields):
+        return meant
+    last = [] if "." in name else near(name, {field.rpartition(".")[2] for field in fields})
+    return near(name, fields_meant(last[0], fields), cutoff=0)[:1] if last else near(name, fields)[:1]
+
+
+def no_such_option(argv: Sequence[str], fields: Mapping[str, Any], options: Collection[str]) -> str:
+    """The message for the first of `argv`, which is none of the options: the field or the option that may be meant."""
+    option, equals, value = argv[0].partition("=")
+    if not option.startswith("--"):
+        return f"{argv[0]!r:.60} stands after no option"
+    if not equals:
+        value = next((text for text in argv[1:2] if not text.startswith("--")), "VALUE")
+    name = option.removeprefix("--").replace("-", "_")
+    meant = fields_meant(name, fields) or [field for field in fields if field.replace(".", "_") == name]
+    if not meant and (found := hint(option, options)):
+        return f"no option {option:.60}{found}"
+    meant = [f"--config.{field}={value}" for field in meant or _likely_fields(name, fields)]
+    return f"no option {option:.60}; write {' or '.join(meant)}" if meant else f"no option {option:.60}{ALL_FIELDS}"
 
 
 def _is_in_use(field: str, fields: Mapping[str, Any]) -> bool:

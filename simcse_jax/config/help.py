@@ -3,9 +3,10 @@
 import textwrap
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
+from simcse_jax.config.flags import fields_meant, no_such_field
 from simcse_jax.config.recipes import FOLDER, list_recipes
+from simcse_jax.errors import UserError, show
 from simcse_jax.field import Field
 
 WIDTH = 100
@@ -30,20 +31,33 @@ def describe_recipes(folder: Path) -> str:
 
 
 def describe_fields(fields: Mapping[str, Field], sections: Mapping[str, str]) -> str:
-    """Each section with its heading, and under it its own fields with default, meaning, type and rules."""
+    """Each section with its heading, and under it its own fields as `describe_field` has them."""
     lines = ["fields, which a recipe may change:"]
     for section in ("", *sections):
         lines += ["", textwrap.fill(f"{section}: {sections[section]}", WIDTH)] if section else []
         for name, field in fields.items():
             if name.rpartition(".")[0] == section:
-                kind = "list, with commas" if isinstance(field.default, tuple) else type(field.default).__name__
-                kind = "; ".join([f"Type {kind}", *(rule.words for rule in field.rules)])
-                lines.append(_entry(f"--config.{name}={_show(field.default)}", f"{field.meaning} {kind}."))
+                lines.append(describe_field(name, field))
     return "\n".join(lines)
 
 
-def _show(default: Any) -> str:
-    return ",".join(map(str, default)) if isinstance(default, tuple) else str(default)
+def describe_named(name: str, fields: Mapping[str, Field]) -> str:
+    """The field of a name, which may be the last part of it, or all fields of a section.
+
+    Raises:
+      UserError: when there is no such field or section.
+    """
+    defaults = {field: one.default for field, one in fields.items()}
+    inside = [field for field in fields if f"{field}.".startswith(f"{name}.")]
+    meant = inside or fields_meant(name.replace("-", "_"), defaults)
+    if not meant:
+        raise UserError(f"--help {name:.60}: {no_such_field(name, defaults)}")
+    return "\n".join(describe_field(field, fields[field]) for field in meant)
+
+
+def describe_field(name: str, field: Field) -> str:
+    """A field with its default, meaning, type and rules."""
+    return _entry(f"--config.{name}={show(field.default)}", f"{field.meaning} {field.kind}.")
 
 
 def _entry(name: str, text: str) -> str:

@@ -15,7 +15,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
 
-from simcse_jax.errors import UserError, nearest, reason
+from simcse_jax.errors import UserError, hint, reason
 from simcse_jax.host.storage import local_path
 
 PACKAGE = Path(__file__).resolve().parents[1]
@@ -42,8 +42,9 @@ def find_recipe(name: str) -> Path:
     recipe, recipes = name.removeprefix("configs/").removesuffix(".py").replace("-", "_"), recipe_names()
     if recipe in recipes:
         return FOLDER / f"{recipe}.py"
-    hint = f"; the nearest recipe is {nearest(recipe, recipes)}, all are {', '.join(recipes)}" if recipes else ""
-    raise UserError(f"--config {name}: no such config file or recipe{hint}")
+    first = [known for known in recipes if "/" not in known]
+    listed = f"; there are {', '.join(first)}, and those of ablations/" if first else ""
+    raise UserError(f"--config {name}: no such config file or recipe{hint(recipe, recipes) or listed}")
 
 
 def let_import() -> None:

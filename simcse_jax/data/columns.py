@@ -95,7 +95,7 @@ def _last_word(name: str) -> str:
 def listed(names: Sequence[str], wanted: str = "") -> str:
     """The names of a table's columns for a message: of many, the first or those like `wanted`, and their number."""
     many = len(names) > SHOWN
-    some = near(wanted, names) if wanted and many else names[:SHOWN]
+    some = (many and near(wanted, names)) or names[:SHOWN]
     return ", ".join(one_line(name, 60) for name in some) + f", … ({len(names)} columns)" * many
 
 

@@ -60,6 +60,17 @@ def write(text: str, stream: TextIO | None = None) -> None:
     stream.flush()
 
 
+@contextlib.contextmanager
+def shown_meanwhile(text: str, shown: bool = True) -> Iterator[None]:
+    """Shows a text until the block has ended, where standard error can show a bar; `shown` is that of `Progress`."""
+    shown = shown and on_terminal()
+    if shown:
+        print(text, end="\r", file=sys.stderr, flush=True)
+    yield
+    if shown:
+        print(" " * len(text), end="\r", file=sys.stderr, flush=True)
+
+
 def on_terminal() -> bool:
     """Whether standard error can show a bar: it is a terminal, or a notebook's cell."""
     return sys.stderr.isatty() or type(sys.stderr).__module__.startswith("ipykernel")

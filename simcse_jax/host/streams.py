@@ -12,6 +12,8 @@ from typing import TextIO
 
 from simcse_jax.errors import UserError, not_utf8, system_message
 
+BOLD, RED, GREEN, YELLOW = 1, 31, 32, 33  # as terminals number them
+
 
 def prepare() -> None:
     """Characters outside a stream's encoding, and names that are not UTF-8, are printed as escapes.
@@ -66,6 +68,12 @@ def argument(text: str) -> str:
         cure = "type it in UTF-8, or save the script that has it as UTF-8"
         raise ValueError(f"{text!r:.60} is not UTF-8 (byte 0x{byte:02x}); {cure}") from None
     return text
+
+
+def paint(text: str, style: int, stream: TextIO | None) -> str:
+    """A text in a style where the stream is a terminal that shows it, unless NO_COLOR is set (no-color.org)."""
+    plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
+    return text if plain or stream is None or not stream.isatty() else f"\033[{style}m{text}\033[0m"
 
 
 def say(text: str) -> None:

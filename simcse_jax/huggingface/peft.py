@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from simcse_jax.errors import UserError, nearest
+from simcse_jax.errors import UserError, hint
 from simcse_jax.host.storage import local_path, read_json, sha256, write_json
 from simcse_jax.host.version import __version__
 from simcse_jax.huggingface.load import Pretrained
@@ -163,8 +163,8 @@ def sites(encoder: EncoderConfig, targets: Sequence[str], field: str) -> tuple[S
     for target in targets:
         if target not in (*endings, ALL):
             raise UserError(
-                f"{field}: {target!r:.60} is not a linear map of a layer of the type {encoder.model_type}; the nearest "
-                f"one is {nearest(target, endings)}; there are {', '.join(maps)}"
+                f"{field}: {target!r:.60} is not a linear map of a layer of the type {encoder.model_type}"
+                f"{hint(target, endings)}; there are {', '.join(maps)}"
             )
     return tuple(
         site for module, site in maps.items() if any(target == ALL or target in _ends(module) for target in targets)

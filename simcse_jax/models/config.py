@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from simcse_jax.errors import UserError, nearest
+from simcse_jax.errors import UserError, hint
 from simcse_jax.models import decoders, model_types
 from simcse_jax.models.model_types import (
     AFTER_PADDING,
@@ -357,7 +357,7 @@ def _kind_of(config: Mapping[str, Any], where: str) -> ModelType:
     """The line of `MODEL_TYPES`; refuses other types, and fields with which a model is another one."""
     model_type = str(config.get("model_type"))[:60]
     if model_type not in MODEL_TYPES:
-        supported = f"supported are {', '.join(MODEL_TYPES)}; the nearest in name is {nearest(model_type, MODEL_TYPES)}"
+        supported = f"supported are {', '.join(MODEL_TYPES)}{hint(model_type, MODEL_TYPES)}"
         raise UserError(f"{where}: model_type is {model_type!r}; {supported}")
     kind = MODEL_TYPES[model_type]
     only: dict[str, tuple[Any, ...]] = {field: (value, None) for field, value in kind.only.items()}

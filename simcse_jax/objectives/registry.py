@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from simcse_jax.data.pairing import Pairing
-from simcse_jax.errors import UserError, nearest, reason
+from simcse_jax.errors import UserError, hint, reason
 from simcse_jax.objectives.declarations import DECLARATIONS
 from simcse_jax.objectives.objective import Objective, PairingObjective
 
@@ -65,7 +65,7 @@ def _load_entry_point(name: str) -> Any:
         except Exception as error:  # it is a program: anything can go wrong in it
             raise UserError(f"objective {name}: {entry.value}: {type(error).__name__}: {reason(error)}") from None
     raise UserError(
-        f"config.objective.{name}: no such objective; the nearest one here is {nearest(name, BUILT_IN)}. If it came "
+        f"config.objective.{name}: no such objective here{hint(name, BUILT_IN)}. If it came "
         "with a config file or a package, run that file, or install the package that has it as an entry point of "
         f"{GROUP}"
     )

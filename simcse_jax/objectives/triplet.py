@@ -45,6 +45,3 @@ class Triplet(declarations.Triplet):
         is_there = jnp.ones_like(losses, bool) if present is None else present
         total, count = (embedded.psum(jnp.sum(part)) for part in (jnp.where(is_there, losses, 0.0), is_there))
         return total / jnp.maximum(count, 1)
-
-
-OBJECTIVE = Triplet()

@@ -30,10 +30,12 @@ WARMING = 5  # seconds after which to ask again
 class App:
     """A FastAPI application (`asgi`) for a service."""
 
-    def __init__(self, service: Service, metrics: Metrics, on_ready: Callable[[], object] = lambda: None):
+    def __init__(
+        self, service: Service, metrics: Metrics, on_ready: Callable[[], object] = lambda: None, address: str = ""
+    ):
         """`service` is started with the application, and is warm before requests are answered.
 
-        `on_ready` is called when they are.
+        `on_ready` is called when they are. `address` is the server's, for the page of /docs.
         """
         self._service, self._metrics, self._on_ready = service, metrics, on_ready
         self._created, self.ready = int(time.time()), False
@@ -42,7 +44,7 @@ class App:
         self.asgi = FastAPI(
             title="simcse_jax",
             version=__version__,
-            description=ABOUT,
+            description=f'{ABOUT} For a client of OpenAI: `base_url="{address}/v1"`.' if address else ABOUT,
             redoc_url=None,
             swagger_ui_oauth2_redirect_url=None,
             redirect_slashes=False,

@@ -41,36 +41,43 @@ def with_bar(score: float) -> str:
     return f'{score:.3f}<span class="track"><span class="bar" style="width: {width:.0f}%"></span></span>'
 
 
-def found_table(results: Sequence[Mapping[str, Any]]) -> str:
-    """The results of a search, best first."""
+def found_tables(found: Mapping[str, Sequence[Result]]) -> str:
+    """The results of a search, best first: a table for each model, by its title."""
+    return _side_by_side("found", {title: _table(results) for title, results in found.items()})
+
+
+def _table(results: Sequence[Result]) -> str:
     rows = "".join(
-        f'<tr><td>{html.escape(result["sentence"])}</td><td class="score">{with_bar(result["score"])}</td>'
-        f'<td class="row">{result["row"]}</td></tr>'
+        f'<tr><td>{html.escape(result.sentence)}</td><td class="score">{with_bar(result.score)}</td>'
+        f'<td class="row">{result.row}</td></tr>'
         for result in results
     )
     head = '<tr><th>sentence</th><th class="score">cosine</th><th class="row">row</th></tr>'
-    return f'<div class="found"><table><thead>{head}</thead><tbody>{rows}</tbody></table></div>'
+    return f"<table><thead>{head}</thead><tbody>{rows}</tbody></table>"
+
+
+def _side_by_side(kind: str, tables: Mapping[str, str]) -> str:
+    """A table for each model, with its title where there are several."""
+    titles = {title: f"<figcaption>{html.escape(title)}</figcaption>" * (len(tables) > 1) for title in tables}
+    figures = "".join(f"<figure>{titles[title]}{table}</figure>" for title, table in tables.items())
+    return f'<div class="models {kind}">{figures}</div>'
 
 
 def heat_map(models: Mapping[str, DemoModel], lines: Sequence[str]) -> str:
-    """The cosines of all pairs of lines, a table of coloured cells for each model.
+    """The cosines of all pairs of lines, a table of coloured cells for each model; the first one shows the lines too.
 
-    All have one scale, from the lowest to the highest cosine of two different lines, so that differences are seen.
+    All have one scale: from 0, or the lowest cosine if that is less, to 1.
     """
-    cosines_by_title = {title: model.similarity([*lines], [*lines]) for title, model in models.items()}
-    off_diagonal = np.concatenate([cosines[~np.eye(len(lines), dtype=bool)] for cosines in cosines_by_title.values()])
-    low, high = float(off_diagonal.min()), float(off_diagonal.max())
-    tables = [
-        f"<figure><figcaption>{html.escape(title)}</figcaption>{cells(lines, cosines, low, high)}</figure>"
-        for title, cosines in cosines_by_title.items()
-    ]
-    scale = f'cosine {low:.2f} <span class="scale"></span> {high:.2f}, the ends of what two different lines have'
-    return f'<div class="heat">{"".join(tables)}</div><p class="note">{scale}</p>'
+    cosines = {title: model.similarity([*lines], [*lines]) for title, model in models.items()}
+    low = min(0.0, *(float(matrix.min()) for matrix in cosines.values()))
+    tables = {title: cells(lines, matrix, low, not place) for place, (title, matrix) in enumerate(cosines.items())}
+    note = f'<p class="note">cosine {low:.2f} <span class="scale"></span> 1.00</p>'
+    return _side_by_side("heat", tables) + note
 
 
-def cells(lines: Sequence[str], cosines: Float[np.ndarray, "N N"], low: float, high: float) -> str:
-    """N lines and their cosines (N, N) to a table; `low` has the palest colour, `high` the darkest."""
-    shades = np.rint(np.clip((cosines - low) / max(high - low, 1e-6), 0, 1) * (SHADES - 1)).astype(int)
+def cells(lines: Sequence[str], cosines: Float[np.ndarray, "N N"], low: float, with_lines: bool) -> str:
+    """N lines and their cosines (N, N) to a table; `low` has the palest colour, 1 the darkest."""
+    shades = np.rint((np.minimum(cosines, 1) - low) / (1 - low) * (SHADES - 1)).astype(int)
     numbers = len(lines) <= WITH_NUMBERS
     rows = []
     for number, line in enumerate(lines):
@@ -79,23 +86,27 @@ def cells(lines: Sequence[str], cosines: Float[np.ndarray, "N N"], low: float, h
             f"<td class=s{shade}>{score:.2f}</td>" if numbers else f"<td class=s{shade} title={score:.2f}></td>"
             for shade, score in zip(shades[number], cosines[number], strict=True)
         )
-        rows.append(f"<tr><th title='{label}'><i>{number + 1}</i> {label}</th>{row}</tr>")
+        shown = f" {label}" if with_lines else ""
+        rows.append(f"<tr><th title='{label}'><i>{number + 1}</i>{shown}</th>{row}</tr>")
     interval = 1 if numbers else 5  # narrow columns have no room for all numbers
     marks = "".join(f"<th>{n if n == 1 or n % interval == 0 else ''}</th>" for n in range(1, len(lines) + 1))
     kind = " class=numbers" if numbers else ""
     return f"<table{kind}><thead><tr><th></th>{marks}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
 
 
-def build(models: Mapping[str, DemoModel], count: int, examples: Sequence[str]) -> "gradio.Blocks":
-    """The page, which opens with the results of the first example.
+def build(
+    models: Mapping[str, DemoModel], count: int, examples: Sequence[str], queries: Sequence[str]
+) -> "gradio.Blocks":
+    """The page, which opens with the results of the first query.
 
     Args:
-      models: by their titles; the first one searches, and the heat maps of the others stand beside its own.
-      count: how many sentences it searches.
+      models: by their titles; programs get the first one's results.
+      count: how many sentences they search.
+      examples: some of the sentences.
     """
     import gradio as gr
 
-    title, model = next(iter(models.items()))
+    model, *_ = models.values()
 
     def refuse_if(wrong: bool, why: str) -> None:
         if wrong:
@@ -108,9 +119,15 @@ def build(models: Mapping[str, DemoModel], count: int, examples: Sequence[str]) 
 
     def search(query: str, top_k: int = 10) -> list[dict[str, Any]]:
         """The nearest sentences of the index, best first: `sentence`, `row` and `score`, the cosine."""
+        return [result._asdict() for result in find(model, query, top_k)]
+
+    def find(model: DemoModel, query: str, top_k: int) -> list[Result]:
         check(query)
         refuse_if(not 1 <= top_k <= MOST_RESULTS, f"top_k must be from 1 to {MOST_RESULTS}")
-        return [result._asdict() for result in model.search(query.strip(), top_k=int(top_k), threshold=-np.inf)]
+        return model.search(query.strip(), top_k=int(top_k), threshold=-np.inf)
+
+    def show_found(query: str, top_k: int) -> str:
+        return found_tables({title: find(model, query, top_k) for title, model in models.items()})
 
     def compare(first: str, second: str) -> float:
         """The cosine of two sentences."""
@@ -135,22 +152,16 @@ def build(models: Mapping[str, DemoModel], count: int, examples: Sequence[str]) 
     one_at_a_time: dict[str, Any] = {"concurrency_limit": 1, "concurrency_id": "model"}
     of_page: dict[str, Any] = one_at_a_time | {"show_progress": "minimal", "api_visibility": "private"}
     results = min(10, max(count, 2))
-    with gr.Blocks(title=f"simcse_jax: {title}", analytics_enabled=False) as page:
-        reads = f"which reads {model.max_length} tokens at most"
-        gr.Markdown(f"## simcse_jax\n{count:,} sentences, model `{title}`, {reads}.")
+    with gr.Blocks(title=f"simcse_jax: {', '.join(models)}", analytics_enabled=False) as page:
+        reads = " and ".join(f"`{title}`, which reads {one.max_length} tokens at most" for title, one in models.items())
+        gr.Markdown(f"## simcse_jax\n{count:,} sentences, {reads}.")
         with gr.Tab("Search"):
-            query = gr.Textbox(examples[0], label="Query", elem_id="query")
+            query = gr.Textbox(queries[0], label="Query", elem_id="query")
             most = gr.Slider(1, min(max(count, 2), MOST_RESULTS), value=results, step=1, label="Results")
             button = gr.Button("Search", variant="primary", elem_id="search")
-            gr.Examples([[example] for example in examples], query, label="Example queries", elem_id="examples")
-            table = gr.HTML(found_table(search(examples[0], results)), elem_id="found")
-            gr.on(
-                [button.click, query.submit],
-                lambda *asked: found_table(search(*asked)),
-                [query, most],
-                table,
-                **of_page,
-            )
+            gr.Examples([[example] for example in queries], query, label="Example queries", elem_id="examples")
+            table = gr.HTML(show_found(queries[0], results), elem_id="found")
+            gr.on([button.click, query.submit], show_found, [query, most], table, **of_page)
         with gr.Tab("Compare"):
             first = gr.Textbox(examples[0], label="First sentence", elem_id="first")
             second = gr.Textbox(examples[1 % len(examples)], label="Second sentence", elem_id="second")
@@ -158,7 +169,9 @@ def build(models: Mapping[str, DemoModel], count: int, examples: Sequence[str]) 
             score = gr.HTML(elem_id="score")
 
             def show(first: str, second: str) -> str:
-                return f'<div class="one">{with_bar(compare(first, second))}</div>'
+                check(first, second)
+                cosines = {name: one.similarity([first], [second])[0, 0] for name, one in models.items()}
+                return _side_by_side("one", {name: with_bar(cosine) for name, cosine in cosines.items()})
 
             gr.on([button.click, first.submit, second.submit], show, [first, second], score, **of_page)
         with gr.Tab("Heat map"):

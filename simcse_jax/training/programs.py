@@ -9,6 +9,7 @@ import jax
 from simcse_jax.data.corpora import AnyBatches, largest
 from simcse_jax.devices import processes
 from simcse_jax.devices.flops import peak, product_flops
+from simcse_jax.host.progress import shown_meanwhile
 from simcse_jax.models.platforms import tracing_for
 from simcse_jax.objectives.rows import Batch, StepSettings
 from simcse_jax.runs.state import TrainState
@@ -51,9 +52,9 @@ class Updates:
         started = time.perf_counter()
         device, by_example = self._setup.mesh.devices.flat[0], self._setup.by_example
         rows = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=by_example), batch)
-        with tracing_for(device.platform):
+        with shown_meanwhile("compiling …", processes.is_first()), tracing_for(device.platform):
             traced = self._steps[size].trace(state, rows, settings, self._setup.frozen)
-        self._compiled[size] = traced.lower().compile()
+            self._compiled[size] = traced.lower().compile()
         named, most = "cuda" if device.platform == "gpu" else device.platform, peak(device)
         self._at_peak[size] = product_flops(traced.jaxpr, platform=named).total() / most if most else 0.0
         seconds = time.perf_counter() - started

@@ -1,6 +1,7 @@
 """The result of a run: its best checkpoint, scored."""
 
 import json
+import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -9,6 +10,7 @@ from simcse_jax.encoding.embedder import Embedder
 from simcse_jax.evaluation.against import Comparison, compare, measure
 from simcse_jax.evaluation.postprocess import transformed
 from simcse_jax.evaluation.sts import aligned
+from simcse_jax.host import streams
 from simcse_jax.host.progress import doing
 from simcse_jax.models.parameters import Params
 from simcse_jax.runs.run_files import AGAINST_START, BEST_STEP
@@ -83,7 +85,10 @@ def report(training: Training, best: int, embed: Embedder, start: Embedder | Non
     for table in inputs.evaluation.tables(result):
         training.say(table)
     if start is not None:
-        training.say(describe_comparison(comparison))
+        lines = describe_comparison(comparison).splitlines()
+        colour = streams.GREEN if comparison.is_better else streams.YELLOW
+        gain = [streams.paint(line, colour, sys.stdout) for line in lines[-2:]]  # and the conclusion
+        training.say("\n".join([*lines[:-2], *gain]))
     for size, numbers in result.get(TRUNCATED, {}).items():
         for table in inputs.evaluation.tables(numbers):
             training.say(f"the first {size} elements: {table}")

@@ -60,12 +60,17 @@ def test_the_command_serves_models_and_sentences_and_mistakes_are_reported_befor
     served = []
     monkeypatch.setattr(errors, "installed", lambda name: True)
     monkeypatch.setattr(demo, "serve", lambda *given: served.extend(given))
-    done = call("demo", "--model", tiny_bert, "--data", corpus["txt"], "--compare", tiny_bert, "--port", 0)
+    twice = ("--model", tiny_bert, "--pooler", "avg", "--compare", tiny_bert)
+    refused(call("demo", *twice, "--index", "i"), "--compare: each model searches an index of its own; give --data")
+    done = call("demo", *twice, "--data", corpus["txt"], "--port", 0)
     assert (done.returncode, done.stdout) == (0, f"{corpus['txt']}: encoding 40 sentences\n"), done.stderr
     assert done.stderr == ""
     models, count, sentences, host, port, _, share = served
-    assert list(models) == ["tiny-bert", f"{tiny_bert}, for comparison"] and count == len(sentences) == 40
-    assert models["tiny-bert"].search(sentences[3], 1)[0].row == 3
+    assert list(models) == ["tiny-bert, avg", "tiny-bert, cls"] and count == len(sentences) == 40
+    assert [model.search(sentences[3], 1)[0].row for model in models.values()] == [3, 3]
+    names = [SimpleNamespace(name=name) for name in ("runs/a/model", "runs/b/model")]
+    assert list(demo.titled(names)) == ["a/model", "b/model"]
+    assert [*map(demo.make_query, ("Reset my password!", "the cat", "?"))] == ["Reset password", "cat", "?"]
     assert (host, share) == ("127.0.0.1", False) and port > 0
 
 
@@ -130,8 +135,8 @@ def use_the_page(browser, address, lines):
     browser.get_log("performance")  # what the browser's first, own page asked for
     browser.get(address)
     wait(lambda: every("#search"))
-    first = [cell.text for cell in every("#found tbody tr:first-child td")]
-    assert first == [lines[0], "1.000", "0"]  # the page opens with the results of its first example
+    opening = every("#query textarea, #query input")[0].get_attribute("value")
+    assert opening not in lines and len(every("#found tbody tr")) == 10  # the page opens with its results
     type_into("query", "")
     ask("search", ".toast-body")
     assert "sentence 1 is empty" in every(".toast-body")[0].text

@@ -93,8 +93,8 @@ def test_minilm_has_its_score_on_a_real_task(minilm, senteval):
 MISTAKES = [
     ("--data none --tasks STS12,STSBenchmrk", ["--tasks", "'STSBenchmrk'", "nearest", "STSBenchmark"]),
     ("--data none --tasks ,", ["--tasks is empty", "SICKRelatedness"]),
-    ("--data none --metric kendall", ["--metric", "'kendall'", "nearest"]),
-    ("--data none --dimensions 8,x", ["--dimensions '8,x': is not a whole number"]),
+    ("--data none --metric kendall", ["--metric", "no metric 'kendall'; there are spearman, pearson, ndcg@1"]),
+    ("--data none --dimensions 8,x", ["--dimensions '8,x': must be a whole number"]),
     ("--tasks STS12", ["--data is missing; STS12 needs"]),
     ("--tasks retrieval", ["no task 'retrieval'; the nearest one is retrieval:FOLDER"]),
     ("--tasks retrieval:", ["no task 'retrieval:'; the nearest one is retrieval:FOLDER"]),

@@ -1,4 +1,5 @@
 import importlib
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Literal
@@ -12,9 +13,15 @@ from simcse_jax.__main__ import COMMANDS
 from simcse_jax.commands import verbs
 from simcse_jax.commands.command_line import module_name
 from simcse_jax.commands.verbs import WITH_NO, Count, Names, Numbers, Queries, verb
+from simcse_jax.config.flags import parse_run
 from simcse_jax.errors import UserError, in_command
 
 Share = Annotated[float, Parameter(validator=Number(gt=0, lte=1))]
+
+
+@pytest.fixture(autouse=True)
+def example(monkeypatch):
+    monkeypatch.setitem(verbs.EXAMPLES, "measure", "pairs.csv --top-k 3")
 
 
 @verb
@@ -101,6 +108,7 @@ def test_a_program_and_the_command_line_give_the_same_arguments(monkeypatch):
         ("x --top-l 3", "Unknown option: --top-l. Did you mean --top-k?"),
         ("x --top-k 0", 'Invalid value "0" for --top-k. Must be >= 1.'),
         ("x --kind c", 'Choose from: "a", "b"'),
+        ("x --no-key=x", "Invalid value for --no-key: must be true or false."),
         ("x --kind", "--kind requires an argument"),
         ("x --tasks --top-k 3", "--tasks requires at least 1 element"),
     ):
@@ -132,12 +140,34 @@ def test_the_help_has_bounds_defaults_and_exit_codes(monkeypatch, capsys):
         "--seed INT [default: 0]",
         "--normalize --no-normalize",
         "exit codes: 0 done",
+        "example: python -m simcse_jax measure pairs.csv --top-k 3",
     ):
         assert part in shown
 
     for value in ("1.5", "0x10", "1e3", "", "nan", "9" * 5000):
-        with pytest.raises(UserError, match=f"^--top-k '{value[:40]}': is not a whole number$"):
+        with pytest.raises(UserError, match=f"^--top-k '{value[:40]}': must be a whole number, e.g. 5$"):
             verbs.parse("measure", ["x", "--top-k", value])
+
+    for option, value, right in (("--share", "x", "a number, e.g. 1.0"), ("--sizes", "1,x", "a whole number, e.g. 1")):
+        with pytest.raises(UserError, match=f"^{option} '{value}': must be {right}$"):
+            verbs.parse("measure", ["x", option, value])
+
+
+def test_each_help_ends_with_an_example_that_can_be_run():
+    assert verbs.EXAMPLES.keys() == {*COMMANDS, "search build", "measure"}
+    for words, options in verbs.EXAMPLES.items():
+        command, *part = words.split()
+        if command in VERBS:
+            function, _ = verbs.parse(command, [*part, *shlex.split(options)])
+            assert callable(function), words
+    parse_run(shlex.split(verbs.EXAMPLES["train"]))
+
+
+def test_an_option_of_a_verb_with_fields_may_be_a_field():
+    given = ["--config", "unsup_bert", "--topology", "v5e:2x4"]
+    for option, answer in {"--batch-size=3": "write --config.train.batch_size=3", "--fil 1": "one is --fill"}.items():
+        with pytest.raises(UserError, match=f"^no option .*{answer}$"):
+            verbs.parse("aot", [*given, *option.split()])
 
 
 VERBS = [name for name in COMMANDS if not hasattr(importlib.import_module(module_name(name)), "main")]
@@ -156,9 +186,3 @@ def test_each_option_has_a_help(command):
     for app in (made, *(made[name] for name in made if not name.startswith("-"))):
         for argument in app.assemble_argument_collection(parse_docstring=True):
             assert argument.parameter.help, argument.name
-
-
-def test_options_without_effect_are_named_in_a_line(capsys):
-    verbs.say_ignored({"--ranges": "a.npy", "--calibration": None, "--parts": True}, "on float32")
-    verbs.say_ignored({"--ranges": None, "--parts": 0}, "on float32")
-    assert capsys.readouterr().err == "--ranges, --parts: without effect on float32\n"

@@ -74,10 +74,12 @@ def test_a_field_without_effect_comes_with_its_value():
 
 
 def test_an_integer_is_as_good_as_a_float_and_nothing_else_is_and_no_number_is_larger_than_devices_hold():
-    check_type("f", 1, float)
-    for value, expected in ((True, float), (1.0, int), (True, int), ("1", int), (1, str)):
-        with pytest.raises(UserError, match=f"^f=.* {expected.__name__}$"):
-            check_type("f", value, expected)
+    check_type("f", 1, 0.5)
+    number, whole, text = "a number, e.g. 0.5", "a whole number, e.g. 8", "a text, e.g. a"
+    wrong = ((True, 0.5, number), (1.0, 8, whole), (True, 8, whole), ("1", 8, whole), (1, "a", text), (1, "", "a text"))
+    for value, default, right in (*wrong, (1, True, "true or false"), ("a", (), "a list, with commas")):
+        with pytest.raises(UserError, match=f"^f=.*: must be {right}$"):
+            check_type("f", value, default)
     large = {"train.max_steps": 3_000_000_000, "train.log_every": 2**63, "views.samples": 10**9, "seed": 2**64}
     small = {"train.weight_decay": 1e39, "objective.info_nce.temperature": 1e-46, "data.augment.lexicon": "a\udcff"}
     for field, value in [("train.max_steps", 10**20), *large.items(), *small.items()]:

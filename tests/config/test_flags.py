@@ -50,6 +50,34 @@ def test_an_unknown_field_is_answered_with_the_nearest_one():
                 flags.parse([f"--config={recipe}", f"--config.{given}=1", "--workdir=w"])
 
 
+OPTIONS = {  # that are none: what they are answered with
+    "--batch-size 32": "no option --batch-size; write --config.train.batch_size=32",
+    "--eval-data=a=b": "no option --eval-data; write --config.eval.data=a=b",
+    "--lr -1": "no option --lr; write --config.train.learning_rate=-1",
+    "--batch_sise": "no option --batch_sise; write --config.train.batch_size=VALUE",
+    "--workdr x": "no option --workdr; the nearest one is --workdir", "--dry-rn": "the nearest one is --dry-run",
+    "--zzz": "no option --zzz (simcse-jax train --help has all fields)", "word": "'word' stands after no option",
+    "--config.zzz=1": "--config.zzz: no such field (simcse-jax train --help has all fields)",
+    "--config.train.batch_size=x": "--config.train.batch_size=x: must be a whole number, e.g. 64",
+    "--config.train.unpad=x": "--config.train.unpad=x: must be true or false",
+    "--config.train.learning_rate=x": "--config.train.learning_rate=x: must be a number, e.g. 3e-05",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("given", OPTIONS)
+def test_a_wrong_option_is_answered_with_the_field_or_the_option_that_may_be_meant_or_with_nothing(given):
+    with pytest.raises(UserError) as error:
+        flags.parse_run([CONFIG, "--workdir=w", *given.split()])
+    assert str(error.value).endswith(OPTIONS[given])
+
+
+def test_an_option_may_mean_several_fields_and_that_of_a_sweep_is_its_own():
+    with pytest.raises(UserError, match=r"write --config\.objective\.\S+\.temperature=1 or --config\.objective"):
+        flags.parse(["--config=simcse_plus_plus", "--workdir=w", "--temp=1"])
+    with pytest.raises(UserError, match="no option --ovr; the nearest one is --over"):
+        flags.parse([CONFIG, "--workdir=w", "--ovr=1"])
+
+
 SHORT = [  # of a short name, the field that is meant; "-": several could be, or none
     ("unsup_bert", "temperature tau weight lr data dropout temprature",
      "objective.info_nce.temperature objective.info_nce.temperature objective.info_nce.weight train.learning_rate "
@@ -101,7 +129,7 @@ BROKEN = {  # code of a config file, what its refusal says
     "def get_config():\n    pass": "must return a ConfigDict",
     "def get_config():\n    c = default_config()\n    c.sede = 1\n    return c": r"config\.sede: .* config\.seed$",
     "def get_config():\n    c = default_config()\n    c.train = {**c.train.to_dict(), 'epochs': None}\n    return c":
-        r"config\.train\.epochs=None: must be of type int",
+        r"config\.train\.epochs=None: must be a whole number, e.g. 1",
     "def get_config():\n    raise SystemExit(0)": "SystemExit: 0",
     "def get_config():\n    return get_config()": "RecursionError",
     "def get_config():\n    c = ConfigDict()\n    c.me = c\n    return c": "RecursionError",

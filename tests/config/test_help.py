@@ -1,7 +1,7 @@
 import subprocess
 import sys
 
-from support import ROOT, call
+from support import ROOT, call, refused
 
 from simcse_jax.config.fields import FIELDS
 from simcse_jax.config.help import describe_fields
@@ -22,7 +22,7 @@ def test_the_help_of_a_run_and_of_a_sweep_has_every_field_recipe_table_and_flag(
     text, help_text = unwrapped(run.stdout), unwrapped(sweep.stdout)
     for name, one in FIELDS.items():
         default = ",".join(one.default) if isinstance(one.default, tuple) else one.default
-        assert f" --config.{name}={default} {one.meaning} Type " in text
+        assert f" --config.{name}={default} {one.meaning} {one.kind}. " in text
         assert all(rule.words in text for rule in one.rules)
     for file in (ROOT / "configs").glob("*.py"):
         assert f" {file.stem}" in text
@@ -40,12 +40,21 @@ def test_fields_are_under_their_headings():
     fields = {"a.b": field(1, "One.", at_least(0)), "a.c.d": field((), "Two."), "a.c.e": field("", "Three.")}
     fields = {"z": field(1, "Zero."), **fields, "a.f": field(2, "After its neighbour's section.")}
     assert describe_fields(fields, {"a": "First.", "a.c": "Second."}).splitlines() == [
-        "fields, which a recipe may change:", "  --config.z=1", "      Zero. Type int.", "",
-        "a: First.", "  --config.a.b=1", "      One. Type int; 0 or more.",
-        "  --config.a.f=2", "      After its neighbour's section. Type int.", "",
-        "a.c: Second.", "  --config.a.c.d=", "      Two. Type list, with commas.",
-        "  --config.a.c.e=", "      Three. Type str.",
+        "fields, which a recipe may change:", "  --config.z=1", "      Zero. A whole number.", "",
+        "a: First.", "  --config.a.b=1", "      One. A whole number; 0 or more.",
+        "  --config.a.f=2", "      After its neighbour's section. A whole number.", "",
+        "a.c: Second.", "  --config.a.c.d=", "      Two. A list, with commas.",
+        "  --config.a.c.e=", "      Three. A text.",
     ]  # fmt: skip
+
+
+def test_help_shows_a_field_by_a_short_name_or_those_of_a_section():
+    shown = call("sweep", "--config=x", "--help", "lr", "seeds", "--workdir=w").stdout
+    assert shown.startswith("  --config.train.learning_rate=3e-05\n      The learning rate,")
+    assert shown.count("  --config.") == 2 and "  --config.sweep.seeds=42,43,44\n" in shown
+    shown = call("tune", "-h", "data.spans").stdout
+    assert shown.count("  --config.") == shown.count("  --config.data.spans.") == 5
+    refused(call("train", "--help", "zzz"), "--help zzz: no such field (")
 
 
 def test_neither_help_nor_a_mistake_waits_for_jax():

@@ -59,21 +59,24 @@ def test_a_recipe_is_found_from_any_folder_and_a_local_file_wins(name, tmp_path,
     assert find_recipe(name).resolve() == local
 
 
-def test_the_file_of_a_recipe_is_shown_by_the_first_process(tmp_path, monkeypatch, capsys):
+def test_the_name_of_a_recipe_is_shown_by_the_first_process(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     recipe = ["--config=configs/unsup_bert.py:large"]
     parse(recipe, needs_workdir=False)
-    assert capsys.readouterr().err == f"recipe: {FOLDER}/unsup_bert.py:large\n"
+    assert capsys.readouterr().err == "recipe: unsup_bert:large\n"
     parse([*recipe, "--config.parallel.process_id=1"], needs_workdir=False)
     (tmp_path / "unsup_bert.py").write_text("from simcse_jax.configs.unsup_bert import get_config\n")
     parse(["--config=unsup_bert"], needs_workdir=False)
     assert capsys.readouterr().err == ""
 
 
-def test_an_unknown_name_lists_the_recipes_of_which_a_copy_of_the_package_may_have_none(tmp_path, monkeypatch):
+def test_an_unknown_name_has_the_nearest_recipe_or_all_and_a_copy_of_the_package_may_have_none(tmp_path, monkeypatch):
     with pytest.raises(UserError) as caught:
         find_recipe("unsup_brt")
-    for part in ("--config unsup_brt: ", "is unsup_bert,", *recipe_names()):
+    assert str(caught.value).endswith("no such config file or recipe; the nearest one is unsup_bert")
+    with pytest.raises(UserError) as caught:
+        find_recipe("none.py")
+    for part in ("--config none.py: ", "; there are ", *(name for name in recipe_names() if "/" not in name)):
         assert part in str(caught.value)
     monkeypatch.setattr(recipes, "FOLDER", tmp_path)
     with pytest.raises(UserError, match=r"^--config unsup_brt: .*recipe$"):

@@ -53,7 +53,7 @@ def test_ctrl_c_is_answered_and_noted_and_a_second_one_ends_the_run(preemption, 
     assert preemption.reached(2)
     error = preemption.ended(2)
     assert isinstance(error, KeyboardInterrupt) and str(error) == "Ctrl-C: saved at step 2; resume with:"
-    monkeypatch.setattr(module, "ONE_PRESS", 0.01)
+    monkeypatch.setattr(module, "ONE_PRESS", 0)
     with pytest.raises(KeyboardInterrupt):
         send(signal.SIGINT)
 

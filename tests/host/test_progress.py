@@ -4,7 +4,7 @@ import sys
 import pytest
 
 from simcse_jax.host import progress
-from simcse_jax.host.progress import Progress, doing
+from simcse_jax.host.progress import Progress, doing, shown_meanwhile
 
 
 class Terminal(io.StringIO):
@@ -96,3 +96,14 @@ def test_skipped_seconds_do_not_count(stderr, monkeypatch):
 def test_a_written_line_goes_to_standard_output(capsys):
     progress.write("step 1: eval/stsb_dev 80.00")
     assert capsys.readouterr().out == "step 1: eval/stsb_dev 80.00\n"
+
+
+def test_a_text_is_shown_on_a_terminal_while_something_takes_long(stderr):
+    terminal = stderr(Terminal())
+    with shown_meanwhile("compiling …"):
+        assert terminal.getvalue() == "compiling …\r"
+    assert terminal.getvalue() == f"compiling …\r{' ' * 11}\r"
+    for stream, shown in ((Terminal(), False), (io.StringIO(), True)):
+        stderr(stream)
+        with shown_meanwhile("compiling …", shown):
+            assert stream.getvalue() == ""

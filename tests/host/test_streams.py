@@ -65,3 +65,16 @@ def test_standard_error_may_be_full(monkeypatch):
     with open("/dev/full", "w", buffering=1024) as full:
         monkeypatch.setattr(sys, "stderr", full)
         streams.say("x")
+
+
+def test_a_style_is_for_a_terminal_that_shows_it_unless_the_user_wants_none(monkeypatch):
+    terminal = io.StringIO()
+    monkeypatch.setattr(terminal, "isatty", lambda: True)
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    assert streams.paint("error:", streams.RED, terminal) == "\033[31merror:\033[0m"
+    assert [streams.paint("error:", streams.RED, stream) for stream in (io.StringIO(), None)] == ["error:"] * 2
+    for name, value in {"NO_COLOR": "1", "TERM": "dumb"}.items():
+        with monkeypatch.context() as patch:
+            patch.setenv(name, value)
+            assert streams.paint("error:", streams.RED, terminal) == "error:"

@@ -18,6 +18,18 @@ def test_names_of_nothing_are_refused(minilm):
     assert resolve(minilm).name == "model"
 
 
+def test_a_name_without_its_owner_and_a_mistyped_package_have_the_name_that_is_meant_and_no_advice_to_install():
+    for name, owner in (
+        ("all-MiniLM-L6-v2", "sentence-transformers"),
+        ("sup-simcse-bert-base-uncased", "princeton-nlp"),
+    ):
+        with pytest.raises(UserError, match=f"^{name}: no such folder; did you mean the hub's {owner}/{name}\\?$"):
+            resolve(name)
+    for name, hint in (("numpi", "; the nearest one is package:numpy"), ("none_such_at_all", "")):
+        with pytest.raises(UserError, match=f"^package:{name}: no such package is installed{hint}$"):
+            resolve(f"package:{name}")
+
+
 def test_a_folder_with_a_link_to_nothing_is_refused_by_the_link(tmp_path):
     (tmp_path / "1_Pooling").mkdir()
     (tmp_path / "latest-run").symlink_to("gone")  # no model's file

@@ -53,7 +53,7 @@ def test_unsupported_models_missing_fields_and_those_out_of_bounds_or_contradict
             with pytest.raises(UserError, match=f"{said}{MOST[field]}$"):
                 read(**{field: value})
     for kind, changes, named in (
-        ("bert", {"model_type": "xlm_roberta"}, "model_type is .*; the nearest in name is xlm-roberta"),
+        ("bert", {"model_type": "xlm_roberta"}, "model_type is .*; the nearest one is xlm-roberta"),
         ("bert", {"num_attention_heads": 5}, "hidden_size 32 is not divisible by 5 heads"),
         ("distilbert", {"n_heads": 5}, "dim 32 is not divisible by 5 heads"),
     ):

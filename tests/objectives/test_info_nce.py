@@ -117,7 +117,7 @@ def test_with_all_negatives_equal_texts_are_left_out_of_the_documents_too():
     rows, texts = jnp.asarray(random(3, 4, 3)), np.arange(12).reshape(3, 4)
     texts[1, 2] = texts[1, 0]  # the third row has the positive of the first one
     fields = USUAL | {"negatives": "all"}
-    found = module.OBJECTIVE.loss(alone(named(rows), texts=named(jnp.asarray(texts))), **fields)
+    found = module.InfoNCE().loss(alone(named(rows), texts=named(jnp.asarray(texts))), **fields)
     x, losses = np.float64(rows) / np.linalg.norm(rows, axis=-1, keepdims=True), []
     for i in range(4):
         terms = [(0, k, j) for k in range(3) for j in range(4) if k == 2 or j != i or k == 1]

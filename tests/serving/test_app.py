@@ -151,7 +151,8 @@ def test_requests_are_answered_once_all_is_compiled_and_an_error_is_that_of_its_
         raise BrokenPipeError
 
     async def scene():
-        app = App(Service("fake", {None: FakeEncoder()}, Limits()), Metrics(), say)
+        app = App(Service("fake", {None: FakeEncoder()}, Limits()), Metrics(), say, "http://127.0.0.1:8123")
+        assert 'base_url="http://127.0.0.1:8123/v1"' in app.asgi.openapi()["info"]["description"]
         await app._warm()
         assert app.ready and app.failure is None
 

@@ -34,20 +34,23 @@ def text_of(page: str) -> str:
 
 
 def test_results_and_heat_maps_are_text():
-    results = [{"sentence": "<b>", "row": 1, "score": 1.0000001}, {"sentence": "aab", "row": 0, "score": -0.3}]
-    page = demo_page.found_table(results)
+    results = [Result("<b>", 1, 1.0000001), Result("aab", 0, -0.3)]
+    page = demo_page.found_tables({"m": results})
     assert text_of(page).split() == ["sentence", "cosine", "row", "&lt;b&gt;", "1.000", "1", "aab", "-0.300", "0"]
-    assert "width: 100%" in page and "width: 0%" in page
+    assert "width: 100%" in page and "width: 0%" in page and "<figcaption" not in page
+    page = demo_page.found_tables({"a <b>": results, "second": results[1:]})
+    assert re.findall("<figcaption>(.*?)</figcaption>", page) == ["a &lt;b&gt;", "second"] and page.count("aab") == 2
     page = demo_page.heat_map({"m": Letters()}, ["<script>alert('x')</script>", '\'onload="b"'])
     assert "<script" not in page and "'onload" not in page
     page = demo_page.heat_map({"a <b>": Letters(), "second": Letters()}, ["aab", "abb", "hhh"])
     cosines = Letters().similarity(["aab", "abb", "hhh"], ["aab", "abb", "hhh"])
-    low, high = cosines[0, 2], cosines[0, 1]  # that of a line with itself would hide the differences
-    assert f"cosine {low:.2f} <span" in page and f"</span> {high:.2f}" in page and "a &lt;b&gt;" in page
+    assert 'cosine 0.00 <span class="scale"></span> 1.00' in page and "<figcaption>a &lt;b&gt;<" in page
     found = re.findall(r"<td class=s(\d+)>([-\d.]+)</td>", page)
-    one = [("31", "1.00"), ("31", f"{high:.2f}"), ("0", f"{low:.2f}")]
+    one = [(f"{31 * cosine:.0f}", f"{cosine:.2f}") for cosine in cosines[0]]
     assert found[:3] == found[9:12] == one and len(found) == 18 and page.count("<table") == 2
-    assert demo_page.cells(["x", "y"], np.array([[1, 0.9], [0.9, 1]]), 0.9, 0.9).count("class=s0") == 2
+    assert page.count("</i> aab<") == 1  # in the first one alone
+    page = demo_page.cells(["x", "y"], np.array([[1.0000001, -0.5], [-0.5, 1]]), -0.5, True)
+    assert page.count("class=s0") == page.count("class=s31") == 2
     scale, *rules = demo_page.shade_rules().split("\n")
     assert scale == ".scale { background: linear-gradient(to right, rgb(247,251,255), rgb(8,48,107)); }"
     assert len(rules) == 32 and rules[31] == ".heat .s31 { background: rgb(8,48,107); color: #fff; }"
@@ -65,7 +68,7 @@ def client():
         keep_to_this_machine()
         import gradio_client
 
-        page = demo_page.build({"letters": Letters("hhhh", "aaaa", "aab")}, 3, ["aab", "hhhh"])
+        page = demo_page.build({"letters": Letters("hhhh", "aaaa", "aab")}, 3, ["aab", "hhhh"], ["ab", "hh"])
         page.launch(**launch_options("127.0.0.1", ["gpu1.lab"]))
         yield gradio_client.Client(page.local_url, verbose=False)
         page.close()

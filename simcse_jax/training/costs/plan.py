@@ -7,7 +7,7 @@ import dataclasses
 import math
 from typing import Any, NamedTuple
 
-from simcse_jax.errors import UserError, near
+from simcse_jax.errors import UserError, no_such
 from simcse_jax.models.config import EncoderConfig
 from simcse_jax.training.costs.roofline import Report
 
@@ -44,7 +44,7 @@ def read_plan(text: str) -> dict[str, float]:
     for part in text.split(","):
         name, _, number = (piece.strip() for piece in part.partition("="))
         if name not in ASSUMPTIONS:
-            raise UserError(f"--plan {part.strip()!r}: unknown; the nearest are {', '.join(near(name, ASSUMPTIONS))}")
+            raise no_such("--plan", "quantity", name, ASSUMPTIONS)
         try:
             values[name] = float(number)
         except ValueError:

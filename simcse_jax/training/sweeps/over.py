@@ -11,7 +11,7 @@ from typing import Any
 from ml_collections import config_dict
 
 from simcse_jax.config.fields import flatten, short_names
-from simcse_jax.config.flags import SWITCH, no_such_field
+from simcse_jax.config.flags import no_such_field, read_value
 from simcse_jax.errors import UserError
 from simcse_jax.host.storage import local_path
 from simcse_jax.training.sweeps.metrics import AGAINST, choosing_metric
@@ -105,10 +105,7 @@ def _split(name: str, text: str, is_string: bool) -> tuple[str, str]:
 def _read(name: str, text: str, default: Any) -> Any:
     if isinstance(default, tuple):
         raise UserError(f"{OPTION} {name}: is a list; write a file of rows, as in configs/ablations/")
-    try:
-        return SWITCH[text.lower()] if isinstance(default, bool) else type(default)(text)
-    except (KeyError, ValueError):
-        raise UserError(f"{OPTION} {name}: {text!r:.60} is not of its type, {type(default).__name__}") from None
+    return read_value(f"{OPTION} {name}", text, default)
 
 
 def _format_value(value: Any) -> str:

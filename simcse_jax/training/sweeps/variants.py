@@ -19,7 +19,7 @@ from simcse_jax.config.flags import no_such_field
 from simcse_jax.config.recipes import run_recipe
 from simcse_jax.config.recorded import is_record
 from simcse_jax.config.sections import Config, Section
-from simcse_jax.errors import UserError, about, nearest, no_such
+from simcse_jax.errors import UserError, about, hint, no_such
 from simcse_jax.field import Field, Rule, each_once, field
 from simcse_jax.training.sweeps.metrics import METRICS, WORDS, is_development, share_data
 
@@ -171,17 +171,16 @@ def _choose(sweep: config_dict.ConfigDict, variants: Sequence[Variant]) -> list[
     only = [name.strip() for name in sweep.only.split(",") if name.strip()]
     for name in only:
         if name not in names:
-            raise UserError(f"config.sweep.only: no variant {name!r}; the nearest one is {nearest(name, names)!r}")
+            raise no_such("config.sweep.only", "variant", name, names)
     chosen = [variant for variant in variants if not only or variant.name in only]
     run = [variant.name for variant in chosen if not variant.quoted]
     for variant in chosen:
         baseline = find_baseline(variant, sweep)
         if not variant.quoted and baseline not in run:
             known = [other.name for other in variants if not other.quoted]
-            raise UserError(
-                f"variant {variant.name!r}: its baseline {baseline!r} is none of the rows that are run; the nearest is "
-                f"{nearest(baseline, known)!r} (config.sweep.baseline, and config.sweep.only chooses rows)"
-            )
+            where = f"variant {variant.name!r}: its baseline {baseline!r}"
+            choice = "config.sweep.only chooses them, config.sweep.baseline the baseline"
+            raise UserError(f"{where} is none of the rows that are run ({choice}){hint(baseline, known)}")
     return chosen
 
 
@@ -206,9 +205,8 @@ def _apply_variant(config: config_dict.ConfigDict, variant: Variant) -> Section:
             raise UserError(f"variant {variant.name!r}: config.{name}: {no_such_field(name, fields, 'config.')}")
         if name == "seed":
             raise UserError(f"variant {variant.name!r}: config.seed is set by config.sweep.seeds")
-        expected = type(fields[name])
-        check_type(f"variant {variant.name!r}: config.{name}", value, expected)
-        value = expected(value)
+        check_type(f"variant {variant.name!r}: config.{name}", value, fields[name])
+        value = type(fields[name])(value)
         *path, last = name.split(".")
         term = resolved
         for part in path:

@@ -66,8 +66,8 @@ def test_where_search_ends_and_every_assumption_is_in_the_table_with_bytes_for_p
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "--plan '': unknown"), ("sentences=1e10,", "--plan '': unknown"), ("sentences=5", "needs tokens"),
-        ("tokens=22", "needs sentences"), ("sentence=1e10", "unknown; the nearest are sentences"),
+        ("", "--plan: no quantity ''"), ("sentences=1e10,", "no quantity ''"), ("sentences=5", "needs tokens"),
+        ("tokens=22", "needs sentences"), ("sentence=1e10", "no quantity 'sentence'; the nearest one is sentences"),
         ("sentences=many", "--plan sentences=many: must be a number above 0"),
         ("sentences=nan", "must be a number above 0"), ("sentences=-1", "must be a number above 0"),
     ],
