@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from jaxtyping import Float
 
+from simcse_jax.index.index import Result
+
 if TYPE_CHECKING:
     import gradio
 

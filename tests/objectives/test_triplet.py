@@ -6,14 +6,14 @@ from support.checks import cosine, random
 from support.equations import assert_is_equation
 from support.steps import alone, named
 
-from simcse_jax.objectives.triplet import OBJECTIVE
+from simcse_jax.objectives.triplet import Triplet
 
 DISTANCES = {"euclidean": lambda x, y: np.linalg.norm(x - y), "cosine": lambda x, y: 1 - cosine(x, y)}
 
 
 def of_batch(rows, present=None, **fields):
     there = None if present is None else named(jnp.concatenate([jnp.ones((2, rows.shape[1]), bool), present]))
-    return OBJECTIVE.loss(alone(named(rows), present=there), **{"margin": 0.5, "distance": "euclidean"} | fields)
+    return Triplet().loss(alone(named(rows), present=there), **{"margin": 0.5, "distance": "euclidean"} | fields)
 
 
 def equation(rows, margin=0.5, distance="euclidean"):
