@@ -35,8 +35,7 @@ def help_text() -> str:
 
     flags = {
         "--config FILE[:VARIANT]": "a recipe with rows; with --over any recipe",
-        "--over FIELD=VALUE,VALUE": "rows with these values of a field (VALUE=LABEL names a row, == is an = in a "
-        "value); given again, each value meets each other one",
+        "--over FIELD=VALUE,VALUE": "rows with these values of a field; given again, each value meets each other one",
         "--data FILE, --model NAME, --eval DATA": "short for --config.data.train, --config.model.init_from and "
         "--config.eval.data",
         "--workdir DIR": FOLDERS["workdir"],

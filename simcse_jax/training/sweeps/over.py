@@ -1,10 +1,9 @@
-"""`sweep --over FIELD=VALUE[=LABEL],… …`: a table of a recipe at these values of its fields, without a file of rows.
+"""`sweep --over FIELD=VALUE,VALUE …`: a table of a recipe at these values of its fields, without a file of rows.
 
-Of several `--over`, each value of one meets each value of the others. An `==` in a value or label stands for `=`.
+Of several `--over`, each value of one meets each value of the others.
 """
 
 import itertools
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -13,12 +12,10 @@ from ml_collections import config_dict
 from simcse_jax.config.fields import flatten, short_names
 from simcse_jax.config.flags import SWITCH, no_such_field
 from simcse_jax.errors import UserError
-from simcse_jax.host.storage import local_path
 from simcse_jax.training.sweeps.metrics import AGAINST, choosing_metric
 from simcse_jax.training.sweeps.variants import Variant, sweep_defaults
 
 OPTION = "--over"
-LABEL = re.compile("(?<!=)(?<!@step)=(?!=)")  # what stands before one
 
 
 def split_options(options: Sequence[str]) -> dict[str, list[str]]:
@@ -41,31 +38,27 @@ def split_options(options: Sequence[str]) -> dict[str, list[str]]:
 
 
 def rows_over(over: Mapping[str, Sequence[Any]], config: config_dict.ConfigDict) -> tuple[Variant, ...]:
-    """The rows: `temperature=0.05` for `objective.info_nce.temperature`, unless the value has a label.
+    """The rows, named by their values: `temperature=0.05` for `objective.info_nce.temperature`.
 
     Args:
-      over: by the names of fields their values, as text also with a label.
+      over: by the names of fields their values, also as text.
       config: with the fields.
 
     Raises:
       UserError: when a field is not one of the config, or a value is not of its type.
     """
     fields = flatten(config)
-    values: dict[str, list[tuple[Any, str]]] = {}
+    values: dict[str, list[Any]] = {}
     for name, items in over.items():
         if name not in fields:
             raise UserError(f"{OPTION} {name}: {no_such_field(name, fields)}")
-        labelled = [_split(name, str(value), isinstance(fields[name], str)) for value in items]
-        values[name] = [(_read(name, text, fields[name]), label) for text, label in labelled]
-    short = short_names(values)
+        values[name] = [_read(name, str(value), fields[name]) for value in items]
+    rows = (dict(zip(values, row, strict=True)) for row in itertools.product(*values.values()))
+    short = dict(zip(values, short_names(values), strict=True))
     return tuple(
-        Variant(
-            " ".join(
-                label or f"{name}={_format_value(value)}" for name, (value, label) in zip(short, row, strict=True)
-            ),
-            {name: value for name, (value, _) in zip(values, row, strict=True)},
-        )
-        for row in itertools.product(*values.values())
+        # A row is a folder.
+        Variant(" ".join(f"{short[name]}={value}".replace("/", "-") for name, value in row.items()), row)
+        for row in rows
     )
 
 
@@ -88,20 +81,6 @@ def name_columns(config: config_dict.ConfigDict) -> None:
         config.sweep.metrics = AGAINST if config.eval.against_start else (choosing_metric(config),)
 
 
-def _split(name: str, text: str, is_string: bool) -> tuple[str, str]:
-    """A value and its label, which is empty where there is none; an existing path is a value as a whole."""
-    if is_string and local_path(text).exists():
-        return text, ""
-    parts = LABEL.split(text, 0 if is_string else 1)  # a number has no =
-    value, *labels = (part.replace("==", "=").strip() for part in parts)
-    if labels and (not value or labels[1:] or not labels[0] or set(labels[0]) & set("@/")):
-        raise UserError(
-            f"{OPTION} {name}={text}: is not VALUE=LABEL, with one = and neither @ nor / in the label; write == for "
-            "an = that belongs to the value"
-        )
-    return value, "".join(labels)
-
-
 def _read(name: str, text: str, default: Any) -> Any:
     if isinstance(default, tuple):
         raise UserError(f"{OPTION} {name}: is a list; write a file of rows, as in configs/ablations/")
@@ -109,7 +88,3 @@ def _read(name: str, text: str, default: Any) -> Any:
         return SWITCH[text.lower()] if isinstance(default, bool) else type(default)(text)
     except (KeyError, ValueError):
         raise UserError(f"{OPTION} {name}: {text!r:.60} is not of its type, {type(default).__name__}") from None
-
-
-def _format_value(value: Any) -> str:
-    return f"{value}".replace("/", "-")  # a row is a folder

@@ -80,7 +80,6 @@ def all_runs(variants: Sequence[tuple[Variant, Section]], sweep: Section, folder
             check_measured(config, metric, where)
         if config.data.held_out and HELD_OUT_DEV in variant.chosen_on:  # not on what is the test set here
             check_measured(config, HELD_OUT_DEV, where)
-    _check_same_tests(runs_of)
     runs = []
     for seed in read_seeds(sweep):
         for variant, base in runs_of:
@@ -114,22 +113,6 @@ def check_measured(config: Section, metric: str, where: str) -> None:
             raise UserError(
                 f"{where} the metric {metric} needs config.{field}; set it, or config.sweep.metrics={measured}"
             )
-
-
-def _check_same_tests(rows: Sequence[tuple[Variant, Section]]) -> None:
-    """Refuses rows of which some choose a checkpoint on half of the pairs and others are scored on all of them."""
-    seen: dict[tuple[str, int], tuple[bool, str]] = {}
-    for variant, config in rows:
-        evaluation, held_out = config.eval, config.data.held_out
-        if held_out or (evaluation.data and local_path(evaluation.data).is_file()):
-            halved = bool(evaluation.every and (held_out or evaluation.against_start))
-            other, name = seen.setdefault((evaluation.data, held_out), (halved, variant.name))
-            if other != halved:
-                raise UserError(
-                    f"one of the variants {name!r} and {variant.name!r} would be scored on half of the pairs, as the "
-                    "other half chooses its checkpoint, so a table cannot compare them; set config.eval.every and "
-                    "config.eval.against_start alike in all rows"
-                )
 
 
 def sources(config: Section) -> dict[str, str]:

@@ -6,8 +6,6 @@ from simcse_jax.errors import UserError
 from simcse_jax.training.sweeps.over import OPTION, make_sweep, name_columns, rows_over, split_options
 from simcse_jax.training.sweeps.variants import read_sweep
 
-NO_LABEL = "is not VALUE=LABEL"
-
 
 def test_each_value_of_a_field_meets_each_one_of_the_others_and_rows_there_are_or_of_one_label_are_refused():
     given = ["--config=x", "--over", "train.batch_size=8,16", "--over=model.init_from=a/b", "--workdir=w"]
@@ -20,38 +18,16 @@ def test_each_value_of_a_field_meets_each_one_of_the_others_and_rows_there_are_o
     assert [row.name for row, _ in rows] == ["batch_size=8 init_from=a-b", "batch_size=16 init_from=a-b"]
     assert [(each.train.batch_size, each.model.init_from) for _, each in rows] == [(8, "a/b"), (16, "a/b")]
     assert config.sweep.baseline == rows[0][0].name and config.sweep.metrics == ("stsb_dev",)
-    config, over = default_config(), ["train.batch_size=8=small,16=small"]
-    make_sweep(config, split_options(over))
-    name_columns(config)
-    with pytest.raises(UserError, match="variant 'small': two variants have that name"):
-        read_sweep(config, rows_over(split_options(over), config))
     with pytest.raises(UserError, match="--over: this config has rows of its own"):
         make_sweep(config, split_options(over))
 
 
-def test_a_value_may_have_a_label_and_has_its_field_s_type_and_fields_of_one_name_their_whole_names(tmp_path):
-    (tmp_path / "a=b").mkdir()
-    models = f"model.init_from=ann/base=published,{tmp_path / 'a=b'}"
-    rows = rows_over(split_options([models, "objective.info_nce.temperature=0.02 = cold,1"]), default_config())
-    folder = f"init_from={tmp_path}/a=b".replace("/", "-")
-    ends = ("cold", "temperature=1.0")
-    assert [row.name for row in rows] == [f"{start} {end}" for start in ("published", folder) for end in ends]
-    assert rows[0].fields == {"model.init_from": "ann/base", "objective.info_nce.temperature": 0.02}
-    assert rows[3].fields["model.init_from"] == str(tmp_path / "a=b")
+def test_a_value_has_its_field_s_type_and_fields_of_one_name_their_whole_names():
     over = ["train.unpad=True,false", "objective.info_nce.weight=1", "objective.mlm.weight=.1"]
     rows = rows_over(split_options(over), default_config())
     assert [row.fields["train.unpad"] for row in rows] == [True, False]
     assert rows[0].fields["objective.info_nce.weight"] == 1.0
     assert rows[1].name == "train.unpad=False objective.info_nce.weight=1.0 objective.mlm.weight=0.1"
-    for over, value, name in (
-        ("seed=1=a=b", 1, "a=b"), ("seed=1=tau==b", 1, "tau=b"), ("train.unpad=true=packed", True, "packed"),
-        ("model.init_from=runs/a@step=5", "runs/a@step=5", "init_from=runs-a@step=5"),
-        ("model.init_from=runs/a@step=5=mine", "runs/a@step=5", "mine"),
-        ("model.init_from=runs/t==1/b", "runs/t=1/b", "init_from=runs-t=1-b"),
-        ("model.init_from=runs/t==1=x==1", "runs/t=1", "x=1"),
-    ):  # fmt: skip
-        (row,) = rows_over(split_options([over]), default_config())
-        assert (row.fields, row.name) == ({over.partition("=")[0]: value}, name)
 
 
 @pytest.mark.parametrize(
@@ -62,8 +38,6 @@ def test_a_value_may_have_a_label_and_has_its_field_s_type_and_fields_of_one_nam
         (["weights=1"], "could be data.weights, matryoshka.weights"), (["eval.tasks=STS12"], "is a list"),
         (["train.batch_size=8,x"], "'x' is not of its type, int"), (["train.batch_size=8,"], "'' is not of its type"),
         (["train.unpad=yes"], "'yes' is not of its type, bool"), (["seed=1", "seed=2"], "is given twice"),
-        *(([over], NO_LABEL) for over in ("seed=1=", "model.init_from=runs/t=1/b", "model.init_from=a=b=c")),
-        *(([over], NO_LABEL) for over in ("data.train==x", "data.prompts.anchor=q=@")),
     ],
 )  # fmt: skip
 def test_a_mistake_names_the_field(over, message):

@@ -234,7 +234,7 @@ def test_a_mistake_that_stops_every_run_is_reported_before_the_first(fields, met
     assert message in str(caught.value) and "\n" not in str(caught.value)
 
 
-def test_what_a_run_measures_and_reads_is_accepted_but_not_rows_scored_on_other_pairs_or_chosen_on_them(here):
+def test_what_a_run_measures_and_reads_is_accepted_but_not_rows_of_other_pairs_or_chosen_on_them(here):
     """Also patterns, folders with a task, and buckets, which are not asked."""
     (here / "STS").mkdir()
     names = ("*.tsv", "sts:STS:STS12:test", "sts:STS", "gs://bucket/a.txt", "hf:x")
@@ -245,13 +245,6 @@ def test_what_a_run_measures_and_reads_is_accepted_but_not_rows_scored_on_other_
         assert runner.all_runs(rows(HELD_OUT), columns(metric), here / "sweep")
     assert runner.all_runs(rows(MEASURED), columns("anisotropy"), here / "sweep")
     assert runner.all_runs(rows(WHITE | {"eval.postprocess_data": "target"}), columns("stsb_dev"), here / "sweep")
-    of_file = {"eval.against_start": True}
-    for base, fields in ((HELD_OUT, (0, 10)), (HELD_OUT, (10, 0)), (of_file, (10, 0))):
-        with pytest.raises(UserError, match="one of the variants 'row 0' and 'row 1' would be scored on half"):
-            each = rows(*(base | {"eval.every": every} for every in fields))
-            runner.all_runs(each, columns("after"), here / "sweep")
-        for same in (0, 10):
-            runner.all_runs(rows(*[base | {"eval.every": same}] * 2), columns("after"), here / "sweep")
     # A row that was chosen on what is the test set, and rows of other contents.
     ((variant, config),) = rows(HELD_OUT | {"eval.every": 0})
     runner.all_runs([(variant, config)], columns("after"), here / "sweep")
