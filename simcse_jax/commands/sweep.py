@@ -110,7 +110,7 @@ def make_table(
         output_folder(workdir, sources(row_config), files=files, option="--workdir")
     with held(folder), shorten_warnings():
         runner.check_same_data(runs)
-        problems = runner.run_all(runs) if sweep.run else runner.report_finished(runs, folder)
+        problems = runner.run_all(runs) if sweep.run else []
         runner.check_same_data(runs)  # the new ones too
         by_run, every_absent, measures = scores.read_scores(runs)
         absent = {name: tasks for name, tasks in every_absent.items() if name in sweep.metrics}

@@ -22,7 +22,7 @@ def split_options(options: Sequence[str]) -> dict[str, list[str]]:
     """The values by field of `--over FIELD=VALUE,VALUE`.
 
     Raises:
-      UserError: when an option is not of that form, or a field is given twice.
+      UserError: when an option is not of that form.
     """
     values: dict[str, list[str]] = {}
     for option in options:
@@ -31,9 +31,7 @@ def split_options(options: Sequence[str]) -> dict[str, list[str]]:
             raise UserError(
                 f"{OPTION} {option}: give a field and its values, e.g. {OPTION} train.learning_rate=1e-5,3e-5"
             )
-        if name in values:
-            raise UserError(f"{OPTION} {name}: is given twice; give all values at once, with commas")
-        values[name] = [text.strip() for text in texts.split(",")]
+        values.setdefault(name, []).extend(text.strip() for text in texts.split(","))
     return values
 
 

@@ -183,15 +183,6 @@ def run_all(runs: Sequence[SweepRun]) -> list[str]:
     return problems
 
 
-def report_finished(runs: Sequence[SweepRun], folder: Path) -> list[str]:
-    """Takes the place of `run_all` where nothing is to be run; refuses a table without a finished run."""
-    done = sum(run.is_done() for run in runs)
-    if not done:
-        raise UserError(f"config.sweep.run=False: none of the {len(runs)} runs in {folder} is finished; run some first")
-    print(f"{len(runs)} runs, {done} of them done", flush=True)
-    return []
-
-
 def describe_runs(runs: Sequence[SweepRun]) -> str:
     """One line for below the table: the model, the data and the size that all runs have in common."""
     fields = [flatten(run.config) for run in runs]
