@@ -9,29 +9,18 @@ from typing import Any, NamedTuple
 
 from tqdm import tqdm
 
-from simcse_jax.choices import EXTRA, RETRIEVAL
+from simcse_jax.choices import EXTRA
 from simcse_jax.config.evaluation_fields import has_scores
 from simcse_jax.config.fields import flatten, trains
 from simcse_jax.config.recorded import to_record
 from simcse_jax.config.sections import Section
-from simcse_jax.data.examples import prefix_of
-from simcse_jax.data.files import files_of
-from simcse_jax.data.sts import PREFIX, of_task
 from simcse_jax.errors import Preempted, UserError, option
-from simcse_jax.evaluation.postprocess import TARGET, TARGET_ALL
-from simcse_jax.host.names import by_field
-from simcse_jax.host.storage import is_remote, local_path
-from simcse_jax.objectives.registry import needing
+from simcse_jax.host.storage import local_path
 from simcse_jax.runs.reporters.opening import check_installed
 from simcse_jax.runs.workdir import Workdir
 from simcse_jax.training.run import train_and_evaluate
 from simcse_jax.training.sweeps.metrics import (
-    AFTER,
-    AGAINST,
-    ANALYZED,
-    HELD_OUT_DEV,
     METRICS,
-    RETRIEVAL_DEV,
     choosing_metric,
 )
 from simcse_jax.training.sweeps.variants import Variant, read_seeds
@@ -73,13 +62,6 @@ def all_runs(variants: Sequence[tuple[Variant, Section]], sweep: Section, folder
             raise UserError(
                 f"{where} config.eval.data is empty, and a sweep is a table of scores; give {name}: pairs with scores"
             )
-        for field, name in sources(config).items():
-            if not _exists(name):
-                raise UserError(f"{where} config.{field}={name}: no such file (config.sweep.only chooses other rows)")
-        for metric in sweep.metrics:
-            check_measured(config, metric, where)
-        if config.data.held_out and HELD_OUT_DEV in variant.chosen_on:  # not on what is the test set here
-            check_measured(config, HELD_OUT_DEV, where)
     runs = []
     for seed in read_seeds(sweep):
         for variant, base in runs_of:
@@ -89,61 +71,10 @@ def all_runs(variants: Sequence[tuple[Variant, Section]], sweep: Section, folder
     return runs
 
 
-def check_measured(config: Section, metric: str, where: str) -> None:
-    """Refuses a column that a run would leave empty."""
-    column, every, held_out = METRICS[metric], config.eval.every, config.data.held_out
-    retrieval, graded = config.eval.retrieval, held_out and needing(config.objective, "scores")
-    its_tests = scores_tests(config) and set(column.tasks) & set(config.eval.tasks)
-    needs = (
-        (metric in ANALYZED, config.analysis.every, "analysis.every"),
-        (metric in ANALYZED, not every % (config.analysis.every or 1), "analysis.every: a divisor of eval.every"),
-        (choose_extra(config, [metric]), config.eval.data, "eval.data"),
-        (metric in AGAINST, config.eval.against_start, "eval.against_start"),
-        (metric == HELD_OUT_DEV, held_out, "data.held_out"),
-        (metric == HELD_OUT_DEV, every, "eval.every"),  # otherwise all rows held out are the test set
-        (column.measure, (retrieval.data or held_out) and not graded, "eval.retrieval.data"),
-        (column.measure, column.measure in retrieval.measures, f"eval.retrieval.measures: {column.measure}"),
-        (metric == RETRIEVAL_DEV, config.eval.development == RETRIEVAL, "eval.development=retrieval"),
-        (column.is_transfer, config.eval.transfer, "eval.transfer"),
-        (column.tasks and not column.is_transfer, its_tests, "eval.data: SentEval's folder, and its eval.tasks"),
-    )
-    for is_needed, is_there, field in needs:
-        if is_needed and not is_there:
-            measured = AFTER if config.eval.against_start else choosing_metric(config)
-            raise UserError(
-                f"{where} the metric {metric} needs config.{field}; set it, or config.sweep.metrics={measured}"
-            )
-
-
-def sources(config: Section) -> dict[str, str]:
-    """The sources that a run reads, by field."""
-    names = by_field("data.train", config.data.train) if trains(config) else {}
-    if config.eval.postprocess and config.eval.postprocess_data not in (TARGET, TARGET_ALL):
-        names |= by_field("eval.postprocess_data", config.eval.postprocess_data)
-    if config.analysis.every and config.analysis.data:
-        names["analysis.data"] = config.analysis.data
-    if config.eval.retrieval.data:
-        names |= by_field("eval.retrieval.data", config.eval.retrieval.data)
-    return names | ({"eval.data": config.eval.data} if config.eval.data else {})
-
-
-def _exists(name: str) -> bool:
-    """Whether a source can be read, as far as the names of files say that."""
-    kind = prefix_of(name)
-    if kind == PREFIX:
-        rest = name.removeprefix(PREFIX)
-        return local_path((of_task(rest) or (rest,))[0]).exists()
-    if kind or is_remote(name) or local_path(name).exists():
-        return True
-    try:
-        return all(local_path(file).exists() for file in files_of(name))
-    except UserError:  # of a pattern that nothing matches
-        return False
-
-
 def choose_extra(config: Section, wanted: Sequence[str]) -> list[str]:
     """What `eval.extra` needs for the columns that are wanted; the scores that chose the checkpoint are there."""
-    return [extra for metric in wanted if (extra := METRICS[metric].extra) and extra != choosing_metric(config)]
+    extras = dict.fromkeys(METRICS[metric].extra for metric in wanted if config.eval.data)
+    return [extra for extra in extras if extra and extra != choosing_metric(config)]
 
 
 def scores_tests(config: Section) -> bool:

@@ -12,8 +12,6 @@ from simcse_jax.training.sweeps.variants import Variant, find_baseline, read_see
 
 Results = Mapping[str, Mapping[int, Mapping[str, float]]]  # variant → seed → metric → value
 
-MOST_TOGETHER = 3  # metrics that stand next to each other with the paper's values
-
 
 class Cell(NamedTuple):
     """One metric of one variant. None where there is no such number."""

@@ -12,7 +12,7 @@ from simcse_jax.evaluation.sts import spearman
 from simcse_jax.host.storage import write_together
 from simcse_jax.training.sweeps.metrics import HEADINGS, METRICS
 from simcse_jax.training.sweeps.picture import plot
-from simcse_jax.training.sweeps.summary import MOST_TOGETHER, Cell, Results, TableRow, summarize
+from simcse_jax.training.sweeps.summary import Cell, Results, TableRow, summarize
 from simcse_jax.training.sweeps.variants import Variant, read_seeds
 
 EMPTY = "–"  # a cell without a value
@@ -24,39 +24,11 @@ FEWEST = 3  # rows that have an order
 def markdown(rows: Sequence[TableRow], sweep: Section, notes: Sequence[str] = ()) -> str:
     """The table for people, with the meaning of its columns and the notes below it.
 
-    Up to three metrics stand in one table. More of them stand in three: our scores, the paper's and the differences.
+    Our scores, the paper's and the differences each have a table of their own.
     """
-    if len(sweep.metrics) <= MOST_TOGETHER:
-        tables = [_joint_table(rows, sweep)]
-    else:
-        tables = [_our_table(rows, sweep), _paper_table(rows, sweep), _differences(rows, sweep)]
+    tables = [_our_table(rows, sweep), _paper_table(rows, sweep), _differences(rows, sweep)]
     parts = [f"# {sweep.title}", f"{sweep.source}.", findings(rows, sweep), *tables, _legend(rows, sweep), *notes]
     return "\n\n".join(filter(None, parts)) + "\n"
-
-
-def _joint_table(rows: Sequence[TableRow], sweep: Section) -> str:
-    """Each metric's mean, the paper's value, the difference and its p, next to each other."""
-    several = len({row.baseline for row in rows if not row.quoted}) > 1
-    header, lines = ["variant", *(["baseline"] if several else [])], []
-    with_paper = {metric: any(row.cells[metric].paper is not None for row in rows) for metric in sweep.metrics}
-    for metric in sweep.metrics:
-        header += [_heading(rows, metric), *(["paper"] if with_paper[metric] else []), "Δ", "p"]
-    for row in rows:
-        line = [_escape(row.variant)]
-        if several:
-            line.append("" if row.baseline == row.variant or row.quoted else _escape(row.baseline))
-        for metric, cell in row.cells.items():
-            line.append("quoted" if row.quoted else f"{_mean(cell, metric)}{_count(cell)}")
-            if with_paper[metric]:
-                line.append(_paper(rows, metric, cell.paper))
-            if row.quoted:
-                line += ["", ""]
-            elif row.baseline == row.variant:
-                line += ["baseline", ""]
-            else:
-                line += [_difference(cell, metric), _p(cell.p)]
-        lines.append(line)
-    return _table(header, lines, 2 if several else 1)
 
 
 def _our_table(rows: Sequence[TableRow], sweep: Section) -> str:
@@ -66,7 +38,7 @@ def _our_table(rows: Sequence[TableRow], sweep: Section) -> str:
         if not row.quoted:
             most = max(len(cell.values) for cell in row.cells.values())
             cells = [
-                _mean(cell, metric) + (_count(cell) if 0 < len(cell.values) < most else "")
+                _mean(cell, metric) + f" ({len(cell.values)})" * (0 < len(cell.values) < most)
                 for metric, cell in row.cells.items()
             ]
             lines.append([_escape(row.variant), str(most), *cells])
@@ -215,10 +187,6 @@ def _mark(cell: Cell) -> str:
     return f" {CHOSEN}" if cell.chosen else ""
 
 
-def _count(cell: Cell) -> str:
-    return "" if cell.mean is None else f" ({len(cell.values)})"
-
-
 def _difference(cell: Cell, metric: str) -> str:
     return EMPTY if cell.difference is None else _decimals(cell.difference, metric, "+")
 
@@ -252,10 +220,9 @@ def _legend(rows: Sequence[TableRow], sweep: Section) -> str:
     missing = [seed not in cell.values for row in measured_rows for cell in row.cells.values() for seed in seeds]
     if not measured_rows:
         return "All rows are quoted from the paper; nothing is run."
-    brackets = "in brackets, how many of them are finished"
     text = (
         f"Mean ± standard deviation (n - 1) over the seeds ({', '.join(map(str, seeds))}); "
-        f"{brackets if len(sweep.metrics) <= MOST_TOGETHER else 'n: how many of them are finished'}. "
+        "n: how many of them are finished. "
         "Δ: the mean difference from the baseline over the seeds that both have; "
         "p: that of a paired two-sided t-test over those seeds; "
         "the text above corrects it for the number of rows, the table does not."
