@@ -277,7 +277,11 @@ def draw_measured(
     if measured:
         by_panel = {title: dict(measured[spec] for spec in specs) for title, specs in panels.items()}
         drawn["models"] = geometry_pictures.models(dict(measured.values()), data.name, scores, score_title(data))
-        drawn["singular_values"] = geometry_pictures.singular_values(by_panel, data.name)
+        values = {
+            title: {name: its.spectrum.singular_values for name, its in by.items()} for title, by in by_panel.items()
+        }
+        title = f"Singular values of the embeddings of the sentences of {data.name}"
+        drawn["singular_values"] = geometry_pictures.singular_values(values, title)
         drawn["cosines"] = geometry_pictures.cosines(by_panel, data.name)
     if places:
         drawn["runs"] = geometry_pictures.runs(places, data.name)
@@ -291,11 +295,11 @@ def draw_measured(
 
 def draw_spectra(spectra: "Mapping[str, Mapping[int, Spectrum]]", title: str) -> dict[str, dict[str, bytes]]:
     """The pictures of the runs' spectra over their steps; none without any."""
-    from simcse_jax.evaluation import spectrum_pictures
+    from simcse_jax.evaluation import geometry_pictures
 
     if not any(spectra.values()):
         return {}
-    return {"spectrum": spectrum_pictures.spectrum(spectra, title), "terms": spectrum_pictures.terms(spectra, title)}
+    return {"spectrum": geometry_pictures.spectrum(spectra, title), "terms": geometry_pictures.terms(spectra, title)}
 
 
 def read_data(

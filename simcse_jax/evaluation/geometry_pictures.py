@@ -1,4 +1,4 @@
-"""Pictures of the geometry of models: SimCSE's Figures 2, 3, F.1 and G.1, and SimCSE++'s Figure 1."""
+"""Pictures of the geometry of models and runs: SimCSE's Figures 2, 3, F.1, G.1 and Section 5, SimCSE++'s Figure 1."""
 
 import math
 import textwrap
@@ -8,19 +8,23 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-from simcse_jax.evaluation import spectrum_pictures
 from simcse_jax.evaluation.analysis import page
 from simcse_jax.evaluation.analysis.page import PageSection
+from simcse_jax.evaluation.analysis.spectrum import Spectrum
 from simcse_jax.evaluation.geometry import GRID, GROUPS, Geometry
 from simcse_jax.evaluation.plotting import (
     COLOURS,
     LONGEST,
+    SMALLEST,
     Pictures,
     add_grid,
     add_legend,
+    log_scale,
     new_figure,
+    panels,
     shortened,
     styles,
+    whole_steps,
 )
 
 if TYPE_CHECKING:
@@ -31,8 +35,29 @@ UNIFORMITY = "uniformity  log E exp(−2 ‖f(x) − f(y)‖²)   (lower is bett
 SPEARMAN = "Spearman × 100 of cosines with the gold scores"
 PALE = "0.6"
 Panels = Mapping[str, Mapping[str, Geometry]]  # the measures by the models' names, by the titles of the panels
+Spectra = Mapping[str, Mapping[int, Spectrum]]  # by step, by the runs' names
 MANY = 12  # places of a run; more have small markers
-LABELS_APART, ARROWS_APART = 24, 50  # points
+SHOWN = 6  # steps of a run whose spectrum is drawn
+WIDTHS, HEIGHT = {1: 4.6, 2: 3.3, 3: 2.5}, 2.9  # of a panel, in inches, by the panels next to each other
+SOLID, DASHED = {"linestyle": "-"}, {"linestyle": "--", "markerfacecolor": "white"}
+DOTTED = {"linestyle": ":", "marker": ""}
+# What a panel of `terms` shows, by its title: the lines, solid, dashed and dotted, and the axis.
+TERMS = {
+    "Equation 6, alignment: of pairs of the same\nmeaning (solid), of dropout pairs (dashed)": (
+        ("alignment_term", "dropout_alignment_term"),
+        "−E f(x)ᵀf(x⁺) / τ",
+    ),
+    "Equation 6, uniformity: without dropout (solid),\nas the run trains (dashed)": (
+        ("uniformity_term", "dropout_uniformity_term"),
+        "E log E exp(f(x)ᵀf(x⁻)/τ)",
+    ),
+    "Equation 7: left side (solid), its lower bound\n(dashed), its floor 1/τ − log m (dotted)": (
+        ("uniformity_with_self", "uniformity_bound", "uniformity_floor"),
+        "E log E exp(hᵀh′/τ);   E hᵀh′/τ",
+    ),
+    "The top eigenvalue of W Wᵀ\n(all of them add up to {sentences:,})": (("top_eigenvalue",), "λ₁"),
+    "The effective rank\n(at most {most:,})": (("effective_rank",), "exp(entropy of the singular values)"),
+}
 
 
 def models(
@@ -71,16 +96,6 @@ def models(
                 arrowprops={"arrowstyle": "-", "color": PALE, "linewidth": 0.7, "relpos": (0, 0.5), "shrinkB": 4},
             )
     return pictures
-
-
-def singular_values(panels: Panels, title: str) -> Pictures:
-    """The singular values of the models' sentence embeddings (Figure F.1)."""
-    values = {
-        panel: {name: geometry.spectrum.singular_values for name, geometry in by_model.items()}
-        for panel, by_model in panels.items()
-    }
-    title = f"Singular values of the embeddings of the sentences of {title}"
-    return spectrum_pictures.singular_values(values, title)
 
 
 def cosines(panels: Panels, title: str) -> Pictures:
@@ -180,66 +195,88 @@ def mean_of(seeds: Sequence[Mapping[int, Mapping[str, float]]]) -> list[PlanePoi
 
 
 def runs(by_run: Mapping[str, Sequence[PlanePoint]], title: str) -> Pictures:
-    """Alignment against uniformity over the steps of runs, with arrows along the training direction (Figure 2)."""
-    looks = styles(by_run).values()
+    """Alignment against uniformity over the steps of runs, from the hollow marker on (Figure 2)."""
     paths = [np.array([(point.uniformity, point.alignment) for point in points]) for points in by_run.values()]
     with new_figure((6.6, 4.7)) as (figure, pictures):
         axes = figure.subplots()
         axes.set_title(f"Alignment and uniformity on {title}, by training step", loc="left")
-        for name, style, path in zip(by_run, looks, paths, strict=True):
+        for (name, style), points, path in zip(styles(by_run).items(), by_run.values(), paths, strict=True):
             axes.plot(*path.T, markersize=4.5 if len(path) <= MANY else 2.2, label=shortened(name), zorder=3, **style)
             axes.plot(*path[:1].T, markersize=5.5, zorder=4, **style | {"markerfacecolor": "white"})
+            for place in {0, len(path) - 1}:
+                offset = {"xytext": (5, 5), "textcoords": "offset points", "fontsize": 8, "color": style["color"]}
+                axes.annotate(f"step {points[place].step}", tuple(path[place]), **offset)
         _name_axes(axes, *np.concatenate(paths).T)
         add_legend(figure)
-        figure.canvas.draw()  # the layout is known from here on
-        figure.set_layout_engine("none")
-        lines = [
-            (points, path, style["color"]) for points, path, style in zip(by_run.values(), paths, looks, strict=True)
-        ]
-        places = [(line, place) for line in lines for place in dict.fromkeys((len(line[0]) - 1, 0))]  # the ends first
-        places += [(line, place) for line in lines for place in range(1, len(line[0]) - 1)]
-        labelled = _Apart(axes, LABELS_APART)
-        for (points, path, colour), place in places:
-            if labelled.takes(path[place]):  # the start of runs of the same model has one label
-                is_start = place == points[0].step == 0
-                text = f"step {points[place].step}" if place == 0 else str(points[place].step)
-                _label(axes, text, path[max(0, place - 1) : place + 2], path[place], "0.2" if is_start else colour)
-        for _, path, colour in lines:
-            _point_along(axes, path, colour)
     return pictures
 
 
-def _label(axes: "Axes", text: str, around: np.ndarray, place: np.ndarray, colour: str) -> None:
-    """A label beside a line, above it; the line's direction is that from the first point around it to the last."""
-    pixels = axes.transData.transform(around)
-    x, y = pixels[-1] - pixels[0]
-    beside = 11 * np.array([-y, x]) * np.sign(x or 1) / (np.hypot(x, y) or 1)
-    style: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": 8, "zorder": 5}
-    axes.annotate(text, (place[0], place[1]), tuple(beside), textcoords="offset points", color=colour, **style)
+def singular_values(by_panel: Mapping[str, Mapping[str, np.ndarray]], title: str, scale: str = "linear") -> Pictures:
+    """Singular values, the largest one set to 1: a panel for each title, in it a line for each name.
+
+    Those below `SMALLEST` are directions that hardly any sentence uses.
+    """
+    columns = min(3, len(by_panel))
+    rows = -(-len(by_panel) // columns)
+    looks = styles(dict.fromkeys(name for lines in by_panel.values() for name in lines))
+    with new_figure((0.8 + WIDTHS[columns] * columns, 0.8 + HEIGHT * rows)) as (figure, pictures):
+        places = panels(figure, len(by_panel), columns, sharex=True, sharey=True)
+        figure.suptitle(title, fontsize=10)
+        for axes, (panel, lines) in zip(places, by_panel.items(), strict=True):
+            for number, (name, values) in enumerate(lines.items()):
+                drawn = values[values >= SMALLEST]
+                style = looks[name] | {"markersize": 3.5, "markevery": (0.03 * number, 0.2)}
+                axes.plot(np.arange(1, len(drawn) + 1), drawn, label=shortened(name), **style)
+            axes.set_title(shortened(panel, 30), loc="left", fontsize=9)
+            log_scale(axes, "y", *["x"] * (scale == "log"))
+            axes.tick_params(labelbottom=True)
+            axes.set_xlabel("number, the largest first")
+            add_grid(axes)
+        for row in range(rows):
+            places[row * columns].set_ylabel("singular value / the largest   (flatter is more isotropic)", fontsize=8)
+        add_legend(figure)
+    return pictures
 
 
-def _point_along(axes: "Axes", path: np.ndarray, colour: str) -> None:
-    """Arrowheads on a line, in the direction of training, in the middle of its longest segments."""
-    arrow = {"arrowstyle": "-|>,head_length=1.1,head_width=0.3", "edgecolor": "white", "linewidth": 0.5}
-    pointed, lengths = _Apart(axes, ARROWS_APART), np.hypot(*np.diff(axes.transData.transform(path), axis=0).T)
-    for start in np.argsort(-lengths, kind="stable")[: np.count_nonzero(lengths)]:
-        middle = path[start : start + 2].mean(axis=0)
-        if pointed.takes(middle):
-            tail = middle + 1e-3 * (path[start] - middle)
-            style = arrow | {"facecolor": colour, "shrinkA": 0, "shrinkB": 0}
-            axes.annotate("", middle, tail, arrowprops=style, zorder=4)
+def spectrum(runs: Spectra, title: str) -> Pictures:
+    """The singular values of the sentence embeddings at some steps, a panel for each run; none without a step."""
+    all_steps = sorted({step for spectra in runs.values() for step in spectra})
+    steps = [all_steps[place] for place in _places(len(all_steps))]
+    by_run = {
+        run: {f"step {step:,}": spectra[step].singular_values for step in steps if step in spectra}
+        for run, spectra in runs.items()
+    }
+    return singular_values(by_run, f"Singular values of the embeddings of {title}, by training step", "log")
 
 
-class _Apart:
-    """Places of a figure that are at least so many points from each other."""
+def terms(runs: Spectra, title: str) -> Pictures:
+    """The terms of the objective, if it has a temperature, the bound of equation 7, and what it bounds."""
+    all_spectra = [spectrum for spectra in runs.values() for spectrum in spectra.values()]
+    shown = [text for text, (fields, _) in TERMS.items() if any({*fields} & {*each.numbers} for each in all_spectra)]
+    first = all_spectra[0]
+    sentences = round(first.numbers["top_eigenvalue"] * float(np.sum(first.singular_values**2)))
+    facts = {"sentences": sentences, "most": len(first.singular_values)}
+    columns, rows = 2, -(-len(shown) // 2)
+    with new_figure((0.8 + WIDTHS[columns] * columns, 0.8 + HEIGHT * rows)) as (figure, pictures):
+        figure.suptitle(f"The objective and the spectrum of the embeddings of {title}", fontsize=10)
+        for axes, text in zip(panels(figure, len(shown), columns), shown, strict=True):
+            fields, up = TERMS[text]
+            for (run, style), spectra in zip(styles(runs).items(), runs.values(), strict=True):
+                for field, how in zip(fields, (SOLID | {"label": shortened(run)}, DASHED, DOTTED), strict=False):
+                    numbers = {step: spectrum.numbers for step, spectrum in spectra.items()}
+                    of_step = {step: its[field] for step, its in numbers.items() if field in its}
+                    if of_step:
+                        every = max(1, len(of_step) // 10)
+                        axes.plot(*zip(*of_step.items(), strict=True), **style | how, markersize=4, markevery=every)
+            axes.set_title(text.format(**facts), loc="left", fontsize=9)
+            axes.set_xlabel("training step")
+            axes.set_ylabel(up)
+            whole_steps(axes)
+            add_grid(axes)
+        add_legend(figure)
+    return pictures
 
-    def __init__(self, axes: "Axes", gap: float):
-        self.axes, self.gap = axes, gap * axes.figure.dpi / 72
-        self.taken: list[np.ndarray] = []  # pixels
 
-    def takes(self, place: np.ndarray) -> bool:
-        """Whether a place is free; it is not afterwards."""
-        pixel = self.axes.transData.transform(place)
-        free = all(np.linalg.norm(pixel - other) >= self.gap for other in self.taken)
-        self.taken += [pixel] * free
-        return free
+def _places(count: int) -> list[int]:
+    """At most `SHOWN` of so many steps, closest to each other at the start, where most changes; the ends among them."""
+    return sorted({0, *np.geomspace(1, max(1, count - 1), SHOWN - 1).round().astype(int).tolist()})[:count]

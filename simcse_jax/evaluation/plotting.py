@@ -5,22 +5,17 @@ Every picture can be read without a caption. The same numbers give the same byte
 
 import contextlib
 import io
-import itertools
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
-
-import numpy as np
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 COLOURS = ("#1f3a5f", "#d9822b", "#2f8f6f", "#a03b7a", "#7a7f87", "#5aa9e6", "#b3261e", "#8a6d1f", "#6a4fb3", "#8cbf3f")
-ORDERED = ("#e8a33d", "#cf5b4a", "#8a3175", "#1f1b52")  # from the lowest number of a series to the highest
 STYLES = ("-", "--", "-.", ":")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
-NUMBER = re.compile(r"\d+(?:\.\d+)?(?:e-?\d+)?")
 LONGEST = 44  # characters of a name
 LETTERS, HANDLE = 12, 8  # characters of a legend in an inch, and as many as the line before a name takes
 DPI = 150
@@ -32,15 +27,14 @@ Pictures = dict[str, bytes]  # "png" and "svg"
 def styles(names: Iterable[str], dashed: Iterable[str] = ()) -> dict[str, dict[str, Any]]:
     """The colour, style, marker and width of each line, by its name; no two of ten lines share a colour.
 
-    Names that differ in a number alone, such as temperatures, have colours in its order. A line is thinner than those
-    before it, so that of lines that coincide each is seen. If some are `dashed`, with hollow markers, others are solid.
+    A line is thinner than those before it, so that of lines that coincide each is seen. If some are `dashed`, with
+    hollow markers, others are solid.
     """
     names, dashed = list(names), set(dashed)
-    colours = _in_order(names) or dict(zip(names, itertools.cycle(COLOURS), strict=False))
     by_name: dict[str, dict[str, Any]] = {}
     for number, name in enumerate(names):
         by_name[name] = {
-            "color": colours[name],
+            "color": COLOURS[number % len(COLOURS)],
             "linestyle": STYLES[name in dashed if dashed else number % len(STYLES)],
             "marker": MARKERS[number % len(MARKERS)],
             "linewidth": 1.3 + 2.4 * (1 - (number + 1) / len(names)),
@@ -48,21 +42,6 @@ def styles(names: Iterable[str], dashed: Iterable[str] = ()) -> dict[str, dict[s
         if name in dashed:
             by_name[name]["markerfacecolor"] = "white"
     return by_name
-
-
-def _in_order(names: Sequence[str]) -> dict[str, str] | None:
-    """The colours of names that differ in one number alone; None if they differ in more."""
-    from matplotlib.colors import LinearSegmentedColormap, to_hex
-
-    numbers = [[*map(float, NUMBER.findall(name))] for name in names]
-    if len(names) < 3 or len({NUMBER.sub("#", name) for name in names}) > 1:
-        return None
-    differing = [column for column in zip(*numbers, strict=True) if len(set(column)) > 1]
-    if len(differing) != 1:
-        return None
-    places = np.argsort(np.argsort(differing[0])) / (len(names) - 1)
-    colours = LinearSegmentedColormap.from_list("", ORDERED)(places)
-    return dict(zip(names, map(to_hex, colours), strict=True))
 
 
 def shortened(name: str, longest: int = LONGEST) -> str:
@@ -106,6 +85,20 @@ def add_legend(figure: "Figure") -> None:
     figure.set_figheight(figure.get_figheight() + 0.2 * rows)
     style: dict[str, Any] = {"loc": "outside lower center", "frameon": False, "handlelength": 3.5}
     figure.legend(list(handles.values()), list(handles), ncols=-(-len(handles) // rows), **style)
+
+
+def log_scale(axes: "Axes", *which: str) -> None:
+    """A logarithmic scale, with plain numbers, of the axes "x" or "y"."""
+    for name in which:
+        axes.set(**{f"{name}scale": "log"})
+        axis = getattr(axes, f"{name}axis")
+        axis.set_major_formatter(lambda value, _: f"{value:g}")
+        axis.set_minor_formatter(lambda value, _: "")
+
+
+def whole_steps(axes: "Axes") -> None:
+    """Whole numbers alone on the axis of training steps."""
+    axes.xaxis.get_major_locator().set_params(integer=True)  # type: ignore[call-arg]  # a MaxNLocator is there
 
 
 def panels(figure: "Figure", count: int, columns: int, **shared: Any) -> list["Axes"]:

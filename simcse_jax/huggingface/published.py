@@ -13,9 +13,7 @@ from simcse_jax.models.config import EncoderConfig
 
 _ROBERTA: dict[str, Any] = {"max_position_embeddings": 514, "type_vocab_size": 1, "layer_norm_eps": 1e-5}
 _OF_TYPE: dict[str, dict[str, Any]] = {  # where they differ from BERT's
-    **dict.fromkeys(("roberta", "xlm-roberta", "camembert", "mpnet"), _ROBERTA),
-    "electra": {"embedding_size": 768},
-    "ernie": {"type_vocab_size": 4, "layer_norm_eps": 1e-5},
+    **dict.fromkeys(("roberta", "xlm-roberta", "mpnet"), _ROBERTA),
     "modernbert": {"max_position_embeddings": 8192},
     "nomic_bert": {"max_position_embeddings": 8192},
 }
@@ -29,82 +27,34 @@ def _config(model_type: str, vocab_size: int, hidden_size: int, num_layers: int,
     return EncoderConfig.from_hugging_face(usual | _OF_TYPE.get(model_type, {}) | fields, model_type)
 
 
-_BERT_BASE, _BERT_LARGE = (_config("bert", 30522, width, layers) for width, layers in ((768, 12), (1024, 24)))
-_MINILM = _config("bert", 30522, 384, 12, num_attention_heads=12)
-_DISTILROBERTA = _config("roberta", 50265, 768, 6)
-_CAMEMBERT = _config("camembert", 32005, 768, 12)
-_XLMR_BASE, _XLMR_LARGE = (_config("xlm-roberta", 250002, width, layers) for width, layers in ((768, 12), (1024, 24)))
-_LONG_XLMR = _config("xlm-roberta", 250002, 1024, 24, max_position_embeddings=8194)
-_MODERNBERT = _config("modernbert", 50368, 768, 22, intermediate_size=1152)
-_NOMIC_BERT = _config("nomic_bert", 30528, 768, 12)
-_MPNET = _config("mpnet", 30527, 768, 12)
-_MULTILINGUAL_MINILM = _config("bert", 250037, 384, 12, num_attention_heads=12)
 _QWEN3: dict[str, Any] = {"num_key_value_heads": 8, "max_position_embeddings": 32768, "rope_theta": 1e6}
-_QWEN3_0_6B, _QWEN3_4B, _QWEN3_8B = (
-    _config("qwen3", words, width, layers, num_attention_heads=heads, intermediate_size=inner, **_QWEN3)
-    for words, width, layers, heads, inner in (
-        *((151669, 1024, 28, 16, 3072), (151665, 2560, 36, 32, 9728), (151665, 4096, 36, 32, 12288)),
-    )
-)
 _GEMMA: dict[str, Any] = {"num_attention_heads": 3, "num_key_value_heads": 1, "intermediate_size": 1152}
 _GEMMA |= {"max_position_embeddings": 2048, "sliding_window": 512, "use_bidirectional_attention": True}
 _MISTRAL: dict[str, Any] = {"num_attention_heads": 32, "num_key_value_heads": 8, "intermediate_size": 14336}
-PUBLISHED = {
-    "bert-base-uncased": _BERT_BASE,
-    "bert-large-uncased": _BERT_LARGE,
-    "bert-base-cased": _config("bert", 28996, 768, 12),
-    "bert-large-cased": _config("bert", 28996, 1024, 24),
+_MISTRAL |= {"max_position_embeddings": 32768, "sliding_window": 4096}
+PUBLISHED = {  # of all others the hub's config.json is read
+    "bert-base-uncased": _config("bert", 30522, 768, 12),
+    "bert-large-uncased": _config("bert", 30522, 1024, 24),
     "roberta-base": _config("roberta", 50265, 768, 12),
     "roberta-large": _config("roberta", 50265, 1024, 24),
     "distilbert-base-uncased": _config("distilbert", 30522, 768, 6),
-    "distilbert-base-cased": _config("distilbert", 28996, 768, 6),
-    "distilroberta-base": _DISTILROBERTA,
-    "microsoft/mpnet-base": _MPNET,
-    "sentence-transformers/all-mpnet-base-v2": _MPNET,
-    "bert-base-multilingual-cased": _config("bert", 119547, 768, 12),
-    "xlm-roberta-base": _XLMR_BASE,
-    "xlm-roberta-large": _XLMR_LARGE,
-    "camembert-base": _CAMEMBERT,
-    "google/electra-small-discriminator": _config("electra", 30522, 256, 12, embedding_size=128),
+    "microsoft/mpnet-base": _config("mpnet", 30527, 768, 12),
+    "xlm-roberta-base": _config("xlm-roberta", 250002, 768, 12),
     "google/electra-small-generator": _config("electra", 30522, 256, 12, embedding_size=128),
-    "google/electra-base-generator": _config("electra", 30522, 256, 12),
-    "google/electra-large-generator": _config("electra", 30522, 256, 24, embedding_size=1024),
-    "google/electra-base-discriminator": _config("electra", 30522, 768, 12),
-    "google/electra-large-discriminator": _config("electra", 30522, 1024, 24, embedding_size=1024),
     "albert-base-v2": _config("albert", 30000, 768, 12, num_attention_heads=12),
-    "albert-large-v2": _config("albert", 30000, 1024, 24, num_attention_heads=16),
-    "albert-xlarge-v2": _config("albert", 30000, 2048, 24, num_attention_heads=16),
-    "albert-xxlarge-v2": _config("albert", 30000, 4096, 12, num_attention_heads=64),
-    "nghuyong/ernie-2.0-base-en": _config("ernie", 30522, 768, 12),
-    "nghuyong/ernie-2.0-large-en": _config("ernie", 30522, 1024, 24),
-    "nghuyong/ernie-3.0-base-zh": _config("ernie", 40000, 768, 12, max_position_embeddings=2048, use_task_id=True),
-    "sentence-transformers/LaBSE": _config("bert", 501153, 768, 12),
-    "sentence-transformers/all-distilroberta-v1": _DISTILROBERTA,
-    "sentence-transformers/distiluse-base-multilingual-cased-v2": _config("distilbert", 119547, 768, 6),
-    "sentence-transformers/paraphrase-albert-small-v2": _config("albert", 30000, 768, 6, num_attention_heads=12),
-    "sentence-transformers/paraphrase-multilingual-MiniLM-L12-v2": _MULTILINGUAL_MINILM,
-    "sentence-transformers/paraphrase-multilingual-mpnet-base-v2": _XLMR_BASE,
-    "dangvantuan/sentence-camembert-base": _CAMEMBERT,
-    "intfloat/multilingual-e5-small": _MULTILINGUAL_MINILM,
-    "intfloat/multilingual-e5-base": _XLMR_BASE,
-    "intfloat/multilingual-e5-large": _XLMR_LARGE,
-    **dict.fromkeys(("BAAI/bge-small-en-v1.5", "thenlper/gte-small"), _MINILM),
-    **dict.fromkeys(("BAAI/bge-base-en-v1.5", "thenlper/gte-base"), _BERT_BASE),
-    **dict.fromkeys(
-        ("BAAI/bge-large-en-v1.5", "thenlper/gte-large", "mixedbread-ai/mxbai-embed-large-v1"), _BERT_LARGE
-    ),
-    **dict.fromkeys(("BAAI/bge-m3", "Snowflake/snowflake-arctic-embed-l-v2.0"), _LONG_XLMR),
-    "answerdotai/ModernBERT-base": _MODERNBERT,
-    "answerdotai/ModernBERT-large": _config("modernbert", 50368, 1024, 28, intermediate_size=2624),
-    "Alibaba-NLP/gte-modernbert-base": _MODERNBERT,
-    "nomic-ai/nomic-embed-text-v1.5": _NOMIC_BERT,
-    "Qwen/Qwen3-Embedding-0.6B": _QWEN3_0_6B,
-    "Qwen/Qwen3-Embedding-4B": _QWEN3_4B,
-    "Qwen/Qwen3-Embedding-8B": _QWEN3_8B,
+    "answerdotai/ModernBERT-base": _config("modernbert", 50368, 768, 22, intermediate_size=1152),
+    "nomic-ai/nomic-embed-text-v1.5": _config("nomic_bert", 30528, 768, 12),
+    **{
+        f"Qwen/Qwen3-Embedding-{size}": _config(
+            "qwen3", words, width, layers, num_attention_heads=heads, intermediate_size=inner, **_QWEN3
+        )
+        for size, words, width, layers, heads, inner in (
+            *(("0.6B", 151669, 1024, 28, 16, 3072), ("4B", 151665, 2560, 36, 32, 9728)),
+            ("8B", 151665, 4096, 36, 32, 12288),
+        )
+    },
     "google/embeddinggemma-300m": _config("gemma3_text", 262144, 768, 24, **_GEMMA),
-    "intfloat/e5-mistral-7b-instruct": _config(
-        "mistral", 32000, 4096, 32, max_position_embeddings=32768, sliding_window=4096, **_MISTRAL
-    ),
+    "intfloat/e5-mistral-7b-instruct": _config("mistral", 32000, 4096, 32, **_MISTRAL),
 }
 # The poolers that the authors evaluate with, by their repositories: DiffCSE's and SCD's drop their projector at test
 # time, though their checkpoints may contain it and name SimCSE's class, which has a head. Neither ConSERT's nor
@@ -131,9 +81,9 @@ def own_pooler(name: str) -> str | None:
 
 
 def encoder_config(name: str, num_layers: int = 0) -> EncoderConfig:
-    """The shape of a model, without its weights and without a download.
+    """The shape of a model, without its weights: of `PUBLISHED` without a download, of others by their `config.json`.
 
-    `name`: a folder, a workdir, `package:NAME` or the hub id of a published encoder.
+    `name`: a folder, a workdir, `package:NAME` or a hub id.
     """
     if split_glove(name) is not None:
         raise UserError(f"{name}: averages word vectors and has no layers; a step of training needs a transformer")
@@ -143,9 +93,7 @@ def encoder_config(name: str, num_layers: int = 0) -> EncoderConfig:
     local = name.startswith("package:") or local_path(name).exists()
     if not local and published_name in PUBLISHED:
         return PUBLISHED[published_name].keep_layers(num_layers)
-    if not local:
-        raise UserError(f"{name}: no such folder, and the only hub models with known shapes are {', '.join(PUBLISHED)}")
-    folder = resolve(name)
+    folder = resolve(name, ["config.json"])
     path = next((folder / place for place in PLACES if (folder / place).is_file()), None)
     if path is None:
         raise UserError(f"{folder}: no config.json; give a folder in Hugging Face format or package:NAME")

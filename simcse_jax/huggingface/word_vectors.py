@@ -10,15 +10,15 @@ one counts, as in sentence-transformers.
 Sentences are split at white space, as sentence-transformers does.
 """
 
+import array
 import codecs
 import gzip
-import io
 import json
 import re
 import string
 import warnings
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -30,7 +30,6 @@ from simcse_jax.huggingface.tokenizer import WORDS_FILE, Tokenizer
 from simcse_jax.huggingface.weight_files import read_weights, write_safetensors
 from simcse_jax.huggingface.weight_names import tensor_of
 
-BLOCK = 1 << 24  # bytes that are read at a time
 HEADER = re.compile(rb"\d+ \d+")
 PADDING = "PADDING_TOKEN"  # row 0, whose vector is zero; sentence-transformers' name
 # English words that an average leaves out, as sentence-transformers (Apache 2.0) does by default.
@@ -49,12 +48,13 @@ class Vectors(NamedTuple):
 
 
 def read_glove(path: Path) -> Vectors:
-    """Reads a file. Memory holds its numbers and words, and a few megabytes of its text.
+    """Reads a file. Memory holds its numbers and words.
 
     Warnings count the lines that are left out, and those of words that are there more than once.
     """
     try:
-        with open(path, "rb") as file:
+        with warnings.catch_warnings(), open(path, "rb") as file:
+            warnings.simplefilter("error", DeprecationWarning)  # NumPy 2.0 warns of what is not a number
             is_compressed = file.read(2) == b"\x1f\x8b"
             file.seek(0)
             return _read(path, gzip.GzipFile(fileobj=file) if is_compressed else file)
@@ -64,80 +64,61 @@ def read_glove(path: Path) -> Vectors:
         ) from None
 
 
-def _blocks(file: io.BufferedIOBase) -> Iterator[tuple[int, list[bytes]]]:
-    """The lines, some thousand at a time, after the number of the first one; a byte-order mark is dropped."""
-    rest, count = file.read(len(codecs.BOM_UTF8)).removeprefix(codecs.BOM_UTF8), 1
-    while block := file.read(BLOCK):
-        *texts, rest = (rest + block).split(b"\n")
-        yield count, [text.rstrip(b" \r") for text in texts]
-        count += len(texts)
-    yield count, [text.rstrip(b" \r") for text in rest.split(b"\n")]
-
-
-def _read(path: Path, file: io.BufferedIOBase) -> Vectors:
-    dimension, announced, read, left_out = 0, 0, 0, 0  # the last two count lines
+def _read(path: Path, lines: Iterable[bytes]) -> Vectors:
     rows: dict[str, int] = {PADDING: 0}  # of the table, by word
-    table = np.zeros((0, 0), np.float32)
-    for first, texts in _blocks(file):
-        lines = [(number, text) for number, text in enumerate(texts, first) if text]
-        if not dimension and lines:
-            if HEADER.fullmatch(lines[0][1]):
-                announced, dimension = map(int, lines.pop(0)[1].split(b" "))
-            else:
-                dimension = lines[0][1].count(b" ")
+    table, dimension, left_out, again = array.array("f"), 0, 0, 0
+    for number, line in enumerate(lines, 1):
+        text = (line.removeprefix(codecs.BOM_UTF8) if number == 1 else line).rstrip(b" \r\n")
+        if not text:
+            continue
+        if not dimension:
+            is_header = HEADER.fullmatch(text)
+            dimension = int(text.split()[1]) if is_header else text.count(b" ")
             if not 2 <= dimension <= 1 << 16:
                 raise UserError(
                     f"{path}: line 1: {dimension} numbers; a vector has 2 or more, after its word and a space"
                 )
-            table = np.zeros((1, dimension), np.float32)
-        usual = [line for line in lines if line[1].count(b" ") <= dimension]
-        left_out += len(lines) - len(usual)
-        if usual:
-            read += len(usual)
-            places = [rows.setdefault(_word(path, *line), len(rows)) for line in usual]
-            if len(rows) > len(table):  # `resize` moves no memory where the system can extend it
-                table.resize((max(2 * len(table), len(rows)), dimension), refcheck=False)
-            table[places] = _parse(path, usual, dimension)  # of equal places the last one counts
-    if not read:
+            table.extend([0.0] * dimension)
+            if is_header:
+                continue
+        if text.count(b" ") > dimension:
+            left_out += 1
+            continue
+        word, vector = _parse(f"{path}: line {number}", text, dimension)
+        row = rows.setdefault(word, len(rows))
+        if row * dimension < len(table):
+            again += 1
+            table[row * dimension : (row + 1) * dimension] = array.array("f", vector.tobytes())
+        else:
+            table.frombytes(vector.tobytes())
+    if len(rows) == 1:
         raise UserError(f"{path}: has no word vectors")
-    if announced and announced != read + left_out:
-        raise UserError(
-            f"{path}: line 1 announces {announced} words, but {read + left_out} follow; it may have been cut short"
-        )
-    for count, text in (
+    for count, said in (
         (left_out, "leaves out words that have spaces ({:,}), since no token of a sentence has any"),
-        (read - len(rows) + 1, "has words on more than one line ({:,}); the last line of each counts"),
+        (again, "has words on more than one line ({:,}); the last line of each counts"),
     ):
         if count:
-            warnings.warn(f"{path}: {text.format(count)}", stacklevel=3)
-    table.resize((len(rows), dimension), refcheck=False)
-    return Vectors(list(rows), table)
+            warnings.warn(f"{path}: {said.format(count)}", stacklevel=3)
+    return Vectors(list(rows), np.frombuffer(table, np.float32).reshape(len(rows), dimension))
 
 
-def _word(path: Path, number: int, text: bytes) -> str:
+def _parse(where: str, text: bytes, dimension: int) -> tuple[str, np.ndarray]:
+    """The word of a line and its numbers."""
+    start, _, rest = text.partition(b" ")
     try:
-        word = text.partition(b" ")[0].decode()
+        word = start.decode()
     except UnicodeDecodeError as error:
-        raise UserError(f"{path}: line {number}: {not_utf8(error)}") from None
+        raise UserError(f"{where}: {not_utf8(error)}") from None
     if word in ("", PADDING):
-        raise UserError(f"{path}: line {number}: begins with {word or 'a space'}, which is not a word; remove the line")
-    return word
-
-
-def _parse(path: Path, lines: Sequence[tuple[int, bytes]], dimension: int) -> np.ndarray:
-    """(L, D) numbers of L lines, each with D parts after its word."""
-    text = b" ".join(line.partition(b" ")[2] for _, line in lines)
+        raise UserError(f"{where}: begins with {word or 'a space'}, which is not a word; remove the line")
     try:
-        with warnings.catch_warnings(), np.errstate(over="ignore"):
-            warnings.simplefilter("error", DeprecationWarning)  # NumPy 2.0 warns of what is not a number
-            values = np.fromstring(text, np.float32, sep=" ")
+        with np.errstate(over="ignore"):
+            vector = np.fromstring(rest, np.float32, sep=" ")
     except (ValueError, DeprecationWarning):
-        values = np.zeros(0, np.float32)
-    if values.size == len(lines) * dimension and np.isfinite(values).all():
-        return values.reshape(-1, dimension)
-    if len(lines) > 1:  # which one is it?
-        return np.concatenate([_parse(path, [line], dimension) for line in lines])
-    raise UserError(f"{path}: line {lines[0][0]}: has not {dimension} finite numbers after its word, as others have")
+        vector = np.zeros(0, np.float32)
+    if vector.size != dimension or not np.isfinite(vector).all():
+        raise UserError(f"{where}: has not {dimension} finite numbers after its word, as others have")
+    return word, vector
 
 
 class Vocabulary(NamedTuple):

@@ -20,7 +20,7 @@ from simcse_jax.host.storage import local_path
 from simcse_jax.huggingface.hub import split_name
 from simcse_jax.huggingface.load import Pretrained
 from simcse_jax.huggingface.module_folders import AVERAGED
-from simcse_jax.huggingface.public_names import base_name, is_from_hub, public_value, sources
+from simcse_jax.huggingface.public_names import is_from_hub, public_value, sources
 from simcse_jax.huggingface.resolve import resolve
 from simcse_jax.huggingface.sentence_transformers import describe
 from simcse_jax.huggingface.weight_names import NAMES
@@ -37,10 +37,6 @@ HUB_DATA_SETS = {
     **{f"STS{year}": f"mteb/sts{year}-sts" for year in range(12, 17)},
     "STSBenchmark": "mteb/stsbenchmark-sts",
 }
-# The rows of published files of training sentences, and the data set of the hub that they are from.
-KNOWN_FILES = {"wiki1m_for_simcse.txt": 1_000_000, "nli_for_simcse.csv": 275_601}
-KNOWN_FILES_FROM = "princeton-nlp/datasets-for-simcse"
-SIMILARITY_SETS = {**HUB_DATA_SETS, "SICKRelatedness": "mteb/sickr-sts"}  # what is trained on is in these, too
 LICENSE_FIELDS = ("license", "license_name", "license_link")  # of a front matter
 TAGS = ["sentence-transformers", "sentence-similarity", "feature-extraction", "simcse", "simcse_jax"]
 SENTENCES = 'sentences = ["A man plays a guitar.", "Someone makes music.", "It rains."]'
@@ -152,23 +148,11 @@ def read_front_matter(card: Any) -> dict[str, Any]:
 
 
 def find_data_sets(run: Mapping[str, Any]) -> list[str]:
-    """The hub's names of the training data; empty if one of its sources is not known to be there."""
+    """The hub's names of the training data; empty if one of its sources is not the hub's."""
     parts = sources("data.train", run["config"]["data"]["train"])
-    names_of_parts = [_data_sets(part, run, alone=len(parts) == 1) for part in parts]
-    return sorted({name for names in names_of_parts for name in names}) if all(names_of_parts) else []
-
-
-def _data_sets(source: str, run: Mapping[str, Any], alone: bool) -> list[str]:
-    """The data sets of `hf:NAME`, of the STS sets, or of a published file, by its name and size."""
-    kind, _, name = source.partition(":")
-    if kind == "hf":
-        return [name.partition(":")[0]] if is_from_hub("data.train", source, run["hub"]) else []
-    if kind == "sts":
-        tasks = [task for task in SIMILARITY_SETS if f":{task}:" in f":{name}:"]
-        return [SIMILARITY_SETS[task] for task in tasks or SIMILARITY_SETS]
-    rows = KNOWN_FILES.get(base_name(source), 0)
-    is_known = alone and rows and 0.999 * rows <= run["examples"] <= rows  # a few may be blank
-    return [KNOWN_FILES_FROM] if is_known else []
+    if not all(is_from_hub("data.train", part, run["hub"]) for part in parts):
+        return []
+    return sorted({part.split(":")[1] for part in parts})
 
 
 def front_matter(

@@ -38,7 +38,7 @@ UNSUP = "--config=configs/unsup_bert.py"
 MISTAKES = [
     ({"topology": ()}, "topology: name TPUs or GPUs"),
     ({"fields": ["data.trian=x"]}, "the nearest one is config.data.train"),
-    ({"fields": ["model.init_from=gpt2"]}, "the only hub models with known shapes are"),
+    ({"fields": ["model.init_from=a b"]}, "a b: no such folder"),
     ({"fields": "data.max_length=513"}, "the model takes 512 tokens"),
     ({"scaling": "strong", "batch_per_chip": 8}, "scaling strong: leave batch_per_chip out"),
     ({"fill": 0}, "fill 0: Must be > 0"),

@@ -1,9 +1,11 @@
+import numpy as np
 import pytest
 from matplotlib.axes import Axes
 from support.pictures import measured, texts
 
 from simcse_jax.evaluation import geometry
 from simcse_jax.evaluation import geometry_pictures as pictures
+from simcse_jax.evaluation.analysis.spectrum import measure
 from simcse_jax.evaluation.geometry_pictures import PlanePoint
 
 
@@ -27,21 +29,20 @@ def test_pictures_name_each_model_with_its_score_or_panel_and_runs_with_their_st
     values[-3:] = (3e-4, 1e-9, 0)
     few = few._replace(spectrum=few.spectrum._replace(singular_values=values))
     panels = {"Unsupervised": {"a $b$": few, "x" * 90: measured(1)}, "Supervised": {"c": measured(2)}}
-    for draw, names in (
-        (pictures.singular_values, {"a $b$", "…" + "x" * 43, "c"}),
-        (pictures.cosines, {"a $b$", "c", *geometry.GROUPS}),
+    values = {panel: {name: one.spectrum.singular_values for name, one in of.items()} for panel, of in panels.items()}
+    for drawn, names in (
+        (pictures.singular_values(values, "STS-B test"), {"a $b$", "…" + "x" * 43, "c"}),
+        (pictures.cosines(panels, "STS-B test"), {"a $b$", "c", *geometry.GROUPS}),
     ):
-        there = texts(draw(panels, "STS-B test")["svg"])
+        there = texts(drawn["svg"])
         assert [text for text in there if text in panels] == ["Unsupervised", "Supervised"]
         assert names <= set(there) and any("STS-B test" in text for text in there)
         assert "0.0001" not in there
     assert "step 7" in texts(pictures.runs({"a": [at(7, 0.2, -1)]}, "STS-B test")["svg"])
     found = {"a": [at(0, 0.2, -1), at(10, 0.3, -2), at(20, 0.1, -3)], "b": [at(5, 0.5, -2), at(6, 0.6, -1)]}
     there = texts(pictures.runs(found, "STS-B dev")["svg"])
-    assert {"a", "b", "step 0", "20", "step 5", "6"} <= set(there)
+    assert {"a", "b", "step 0", "step 20", "step 5", "step 6"} <= set(there)
     assert any("STS-B dev, by training step" in text for text in there)
-    there = texts(pictures.runs({"a": [at(step, 0.2, -1 - step / 100) for step in range(60)]}, "STS-B")["svg"])
-    assert {"step 0", "59"} <= set(there) and sum(text.isdigit() for text in there) < 30  # those that would overlap
     one = {0: {"alignment": 0.2, "uniformity": -1.0}, 10: {"alignment": 0.4, "uniformity": -2.0}}
     other = {10: {"alignment": 0.6, "uniformity": -3.0}, 20: {"alignment": 0.0, "uniformity": 0.0}}
     assert pictures.mean_of([one, other]) == [PlanePoint(10, pytest.approx(0.5), -2.5)]
@@ -52,20 +53,42 @@ def at(step: int, *place: float) -> PlanePoint:
     return PlanePoint(step, *place)
 
 
+def run(shifts: dict[int, float], temperature: float | None = 0.05):
+    """Spectra of 30 random embeddings by step, in a cone that the shift makes narrow."""
+    rows = np.random.default_rng(0).normal(size=(2, 30, 8))
+    rows = {step: rows + shift for step, shift in shifts.items()}
+    return {step: measure(sides[0], tuple(sides), temperature, tuple(sides)) for step, sides in rows.items()}
+
+
+STEPS = {0: 3.0, 10: 2.0, 20: 1.0, 1000: 0.0}
+
+
 @pytest.mark.slow
-def test_arrows_point_along_the_training(monkeypatch):
-    pointed, annotate = [], Axes.annotate
-
-    def recorded(self, text, *places, **more):
-        if not text:
-            pointed.append(places)
-        return annotate(self, text, *places, **more)
-
-    monkeypatch.setattr(Axes, "annotate", recorded)
-    pictures.runs({"a": [at(0, 0.1, -1), at(10, 0.1, -3)], "b": [at(0, 0.5, -1), at(10, 0.9, -1)]}, "STS-B")
-    right = [head[0] < tail[0] for head, tail in pointed if head[1] == pytest.approx(tail[1])]
-    up = [head[1] > tail[1] for head, tail in pointed if head[0] == pytest.approx(tail[0])]
-    assert len(right) == 1 and all(right) and len(up) == 1 and all(up)
-    pointed.clear()
-    pictures.runs({"a": [at(step, 0.1, -1) for step in range(3)]}, "STS-B")
-    assert not pointed  # it stays where it is
+def test_spectra_have_a_panel_a_run_and_both_sides_of_equation_7_are_drawn(monkeypatch):
+    drawn = pictures.spectrum({"the $first$ run": run(STEPS), "x" * 90: run({0: 3.0})}, "STS-B dev")
+    there = texts(drawn["svg"])
+    assert [text for text in there if text.startswith("step ")] == ["step 0", "step 10", "step 20", "step 1,000"]
+    assert {"the $first$ run", "…" + "x" * 29} <= set(there)
+    assert any("STS-B dev, by training step" in text for text in there)
+    assert drawn["png"].startswith(b"\x89PNG")
+    for count, last in ((1, [0]), (16, [0, 1, 2, 4, 8, 15])):
+        there = texts(pictures.spectrum({"a": run(dict.fromkeys(range(count), 1.0))}, "STS-B")["svg"])
+        assert [text for text in there if text.startswith("step ")] == [f"step {step}" for step in last]
+    drawn, plot = [], Axes.plot
+    monkeypatch.setattr(
+        Axes, "plot", lambda self, x, y, **style: [drawn.append((x, y, style)), *plot(self, x, y, **style)][1:]
+    )
+    found = {"a": run(STEPS), "b": run({0: 3.0, 10: 1.0})}
+    there = texts(pictures.terms(found, "STS-B dev")["svg"])
+    kinds = [style["linestyle"] for *_, style in drawn]
+    # Of both runs the terms and the spectrum; those of dropout pairs and the bound; the floor.
+    assert [kinds.count(style) for style in ("-", "--", ":")] == [2 * 5, 2 * 3, 2]
+    dashed = [(x, y) for x, y, style in drawn if style["linestyle"] == "--"][::2]
+    for line, name in zip(
+        dashed, ("dropout_alignment_term", "dropout_uniformity_term", "uniformity_bound"), strict=True
+    ):
+        assert line == (tuple(STEPS), tuple(one.numbers[name] for one in found["a"].values()))
+    assert {"a", "b", "(all of them add up to 30)", "(at most 8)"} <= set(there)
+    assert [text for text in there if text in ("a", "b")] == ["a", "b"]  # once each
+    there = texts(pictures.terms({"a": run(STEPS, None)}, "STS-B dev")["svg"])
+    assert "The top eigenvalue of W Wᵀ" in there and not any("quation" in text for text in there)

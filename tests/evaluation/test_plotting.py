@@ -1,7 +1,5 @@
 import itertools
 
-import numpy as np
-
 from simcse_jax.evaluation import plotting
 
 
@@ -22,16 +20,3 @@ def test_lines_look_different_and_names_are_short():
     dashed = plotting.styles("abc", "b")
     assert [style["linestyle"] for style in dashed.values()] == ["-", "--", "-"]
     assert [name for name, style in dashed.items() if style.get("markerfacecolor") == "white"] == ["b"]
-    for names in (
-        ["temperature 0.1", "temperature 0.025", "temperature 1e-3", "temperature 0.05"],
-        ["run, step 0", "run, step 200", "run, step 40"],
-        ["3 layers of 6", "1 layers of 6", "6 layers of 6", "2 layers of 6"],
-    ):
-        colours = plotting.styles(names)
-        by_number = sorted(names, key=lambda name: float(plotting.NUMBER.search(name)[0]))
-        rgb = [[int(colours[name]["color"][place : place + 2], 16) for place in (1, 3, 5)] for name in by_number]
-        shades = np.dot(rgb, [0.299, 0.587, 0.114]).tolist()  # how light they are
-        assert shades == sorted(shades, reverse=True) and len(set(shades)) == len(names)
-        for others in (["a 1 1", "a 2 2", "a 3 3"], ["bert 1", "roberta 2", "minilm 3"], ["a 1", "a 2"]):
-            found = [style["color"] for style in plotting.styles(others).values()]
-            assert found == list(plotting.COLOURS[: len(others)])

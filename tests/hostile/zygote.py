@@ -130,10 +130,6 @@ def _import_everything() -> None:
             importlib.import_module(name)
     from jax._src import xla_bridge
 
-    from simcse_jax.runs.reporters.tensorboard import writer_class
-
-    writer_class()
-
     assert not xla_bridge._backends, "a backend was started by importing"
 
 

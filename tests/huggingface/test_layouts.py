@@ -13,7 +13,7 @@ from tokenizers import Tokenizer as Backend
 from tokenizers.processors import TemplateProcessing
 
 from simcse_jax.huggingface.load import choose_pooler, load
-from simcse_jax.huggingface.published import encoder_config
+from simcse_jax.huggingface.published import PUBLISHED, encoder_config
 from simcse_jax.huggingface.tokenizer import Tokenizer
 from simcse_jax.huggingface.write import write_model
 from simcse_jax.models.config import EncoderConfig
@@ -101,6 +101,8 @@ def test_the_documentation_has_a_line_for_each_layout_whose_shape_is_known_witho
         assert ("–" not in head) == bool(layout.dense or layout.linear) and length.isdigit(), name
         assert all(f"`{prompt}`" in prompts for prompt in layout.prompts), name
     for name, (_, model_type, _, _, length, *_) in rows().items():
+        if name not in PUBLISHED:
+            continue
         config = encoder_config(name)
         assert (f"`{config.model_type}`", config.max_length >= int(length)) == (model_type, True), name
 

@@ -12,11 +12,13 @@ from simcse_jax.evaluation.plotting import (
     add_grid,
     add_legend,
     chart,
+    log_scale,
     new_figure,
     panels,
     shortened,
     styles,
     unique,
+    whole_steps,
 )
 
 if TYPE_CHECKING:
@@ -25,10 +27,8 @@ if TYPE_CHECKING:
 SHARES = (10, 20, 50)  # percent
 WINDOW = 25  # tokens of a running mean
 SIZE = (5.0, 3.5)  # inches; two fit next to each other on a page
-NAMED = 8  # tokens that changed most
+NAMED = 8  # the tokens that changed most have a label, and those around a sentence
 PANELS = 4  # of a map, next to each other
-
-
 MEASURES = {name: text for name, text in TEXTS.items() if text.axis}  # of a layer, or of a step of a run
 
 
@@ -64,9 +64,7 @@ def dimensions(
             percent = 100 * np.asarray(models[name])
             style = {**style, "markersize": 5, "markevery": [int(np.argmax(percent >= share)) for share in SHARES]}
             axes.plot(np.arange(1, len(percent) + 1), percent, label=shortened(name), **style)
-        axes.set_xscale("log")
-        axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
-        axes.xaxis.set_minor_formatter(lambda value, _: "")
+        log_scale(axes, "x")
         axes.set_ylim(bottom=0)
         axes.set_yticks([0, *SHARES, 75, 100])
     return pictures
@@ -109,7 +107,9 @@ def self_similarity_change(pairs: Sequence[Mapping[str, Any]]) -> Pictures:
             style: dict[str, Any] = {"marker": "o", "markersize": 3.5, "markerfacecolor": "white"}
             style |= {"linestyle": "", "color": "0.45"}
             panel.plot(ranks, changes, label="a token", zorder=2, **style)
-            for place in _outliers(pair["tokens"]):
+            special = np.array([token["special"] for token in pair["tokens"]])
+            far = np.argsort(-np.abs(changes - np.median(changes)), kind="stable")[:NAMED]
+            for place in {*np.flatnonzero(special).tolist(), *far.tolist()}:
                 style = {"textcoords": "offset points", "va": "center", "fontsize": 7.5, "zorder": 4}
                 panel.annotate(pair["tokens"][place]["token"], (ranks[place], changes[place]), (5, 0), **style)
             style = {"color": COLOURS[0], "linewidth": 1.8}
@@ -120,18 +120,6 @@ def self_similarity_change(pairs: Sequence[Mapping[str, Any]]) -> Pictures:
         figure.supylabel("change   (above 0: less contextualized)", fontsize=9)
         add_legend(figure)
     return pictures
-
-
-def _outliers(tokens: Sequence[Mapping[str, Any]]) -> list[int]:
-    """The places of the tokens that have a label: those around a sentence, and the largest changes of the others."""
-    changes = np.array([token["change"] for token in tokens])
-    far = np.argsort(-np.abs(changes - np.median(changes)), kind="stable")[:NAMED].tolist()
-    chosen: list[int] = []
-    for place in [*(place for place, token in enumerate(tokens) if token["special"]), *far]:
-        near = [other for other in chosen if abs(place - other) < len(tokens) / 5]  # a label takes a width and a height
-        if all(abs(changes[place] - changes[other]) > 0.06 * np.ptp(changes) for other in near):
-            chosen.append(place)
-    return chosen
 
 
 def correlation(correlations: Sequence[Mapping[str, Any]]) -> Pictures:
@@ -191,5 +179,5 @@ def over_steps(runs: Mapping[str, Sequence[tuple[int, float]]], field: str, data
         for (name, style), points in zip(styles(runs).items(), runs.values(), strict=True):
             x, y = zip(*points, strict=True)
             axes.plot(x, y, label=shortened(name), markersize=4.5, markevery=max(1, longest // 15), **style)
-        axes.xaxis.get_major_locator().set_params(integer=True)  # type: ignore[call-arg]  # a MaxNLocator is there
+        whole_steps(axes)
     return pictures

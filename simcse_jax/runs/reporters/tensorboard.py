@@ -1,6 +1,5 @@
 """TensorBoard's files in the workdir."""
 
-import sys
 import tempfile
 import time
 from collections.abc import Mapping
@@ -14,23 +13,6 @@ if TYPE_CHECKING:
     from tensorboardX import SummaryWriter
 
 
-def writer_class() -> "type[SummaryWriter]":
-    """tensorboardX's writer, without PyTorch, which the package would import where it is installed.
-
-    That takes two seconds, in which a run's loop stands still, and serves the logs of PyTorch's tensors, of which a run
-    has none.
-    """
-    absent = "torch" not in sys.modules
-    if absent:
-        sys.modules["torch"] = None  # type: ignore[assignment]  # importing it fails, as if it were not installed
-    try:
-        from tensorboardX import SummaryWriter
-    finally:
-        if absent and sys.modules["torch"] is None:
-            del sys.modules["torch"]
-    return SummaryWriter
-
-
 class TensorBoard:
     """Writes curves to the folder `tensorboard`; those of a resumed run go back to the resumed step."""
 
@@ -39,8 +21,7 @@ class TensorBoard:
         self._folder = folder / "tensorboard"
         self._temporary = tempfile.TemporaryDirectory() if is_remote(folder) else None
         self._purge_step = 0 if step is None else step + 1
-        # Made by the first flush with a line, because its import takes tenths of a second.
-        self._writer: SummaryWriter | None = None
+        self._writer: SummaryWriter | None = None  # made by the first flush: its import takes tenths of a second
         self._unshown: list[tuple[int, float, Mapping[str, float]]] = []  # with their times
 
     def write(self, step: int, values: Mapping[str, float]) -> None:
@@ -59,8 +40,10 @@ class TensorBoard:
         if not self._unshown:
             return
         if self._writer is None:
+            from tensorboardX import SummaryWriter
+
             folder = self._temporary.name if self._temporary else str(self._folder)
-            self._writer = writer_class()(folder, purge_step=self._purge_step, write_to_disk=True)
+            self._writer = SummaryWriter(folder, purge_step=self._purge_step, write_to_disk=True)
         for step, seconds, values in self._unshown:
             for name, number in values.items():
                 self._writer.add_scalar(name, number, step, seconds)

@@ -1,13 +1,8 @@
-import os
 import struct
-import subprocess
-import sys
 import time
 
-from support import ROOT
-
 from simcse_jax.runs.metrics_file import Metrics
-from simcse_jax.runs.reporters.tensorboard import TensorBoard, writer_class
+from simcse_jax.runs.reporters.tensorboard import TensorBoard
 
 
 def events(path):
@@ -46,16 +41,3 @@ def test_tensorboard_gets_every_line_once_and_forgets_those_after_the_resumed_st
     (second,) = (tmp_path / "tensorboard").glob("events*")
     assert events(second) == [("start", 2), ("train/loss", 2, 0.75)]
     assert (tmp_path / "metrics.jsonl").read_text().count("\n") == 2
-
-
-def test_pytorch_is_not_imported_and_can_be_later_and_what_a_user_made_of_it_stays(tmp_path, monkeypatch):
-    (tmp_path / "torch.py").write_text('NAME = "another PyTorch"')
-    script = "from simcse_jax.runs.reporters.tensorboard import writer_class as imports; import sys; imports(); "
-    script += 'assert "torch" not in sys.modules; import torch; print(torch.NAME)'
-    environment = {**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}"}
-    done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True)
-    assert (done.stdout, done.returncode) == ("another PyTorch\n", 0), done.stderr
-    for before in (sys, None):  # imported, blocked
-        monkeypatch.setitem(sys.modules, "torch", before)
-        writer_class()
-        assert sys.modules["torch"] is before
