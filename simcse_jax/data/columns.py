@@ -61,7 +61,10 @@ METADATA = {"genre", "source", "lang", "language", "url", "uri", "link", "date",
 METADATA |= {"category", "topic", "domain", "dataset", "subset", "type", "tag", "tags", "author", "file", "filename"}
 METADATA |= {"labels", "scores", "negativerows", *(name.replace("_", "") for name in itertools.chain(*SCORED_APART))}
 LOOKED_AT = 1000  # rows examined to see whether a column chosen without its name holds sentences
-MANY = 12  # rows that show whether the first line is a header
+MANY = 12  # in this many rows, sentences are rarely all alike
+CODE = re.compile(  # a date, a link or an identifier
+    r"\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4} \d\S*|(\w+://|www\.)\S+|(?=\D*\d)[\w.:/#-]+", re.ASCII
+)
 CURE = "set data.columns.anchor (and positive, negative)"
 ENDS = tuple(".!?。！？")  # of sentences
 SHOWN = 12  # names of columns in an error
@@ -107,6 +110,7 @@ class Chosen(NamedTuple):
     places: list[int]  # of the anchor, the positive, the hard negatives and the neutral hypothesis
     negatives: Negatives  # which of these are hard negatives
     unsure: tuple[int, ...] = ()  # which of `places` were not chosen by name
+    alone: bool = False  # the table has no other column
     unread: tuple[str, ...] = ()  # further columns that may hold sentences
     scored: bool = False  # not named, and next to a column of scores
 
@@ -133,7 +137,7 @@ def choose_columns(
         chosen = _by_name(names, sentences, where, roles) or _by_order(names, sentences, content, where, ordered)
     for place in chosen.places:
         place_of(names, names[place], where)
-    return chosen._replace(scored=not mapped and bool(of_values(names, SCORES)))
+    return chosen._replace(alone=len(names) == 1, scored=not mapped and bool(of_values(names, SCORES)))
 
 
 def place_of(names: Sequence[str], name: str, where: str, field: str = "") -> int:
@@ -168,6 +172,8 @@ def _mapped(names: Sequence[str], mapped: Mapping[str, str], where: str) -> Chos
     for role, name in mapped.items():
         if role != "negative" or not further:
             place_of(names, name, where, f"data.columns.{role}")
+    if "neutral" in mapped and "negative" not in mapped:
+        raise UserError("data.columns.negative: data.columns.neutral is set, so this must be set too")
     return _chosen(names, {role: [name] for role, name in mapped.items()}, further)
 
 
@@ -182,6 +188,8 @@ def _by_name(
     pair = weak if is_weak else pair
     for role, spellings in usual_names.items():
         columns = [pair[role]] if role in pair else _named(names, spellings)
+        if columns and role == "negative" and (more := numbered(names, columns[0])):
+            raise UserError(f"{where}: has {columns[0]!r} and {more[0]!r}; set data.columns.negative to the one to use")
         if not columns and role == "negative":
             columns = further = next(filter(None, (_numbered(names, name) for name in spellings)), [])
         if columns:
@@ -270,7 +278,7 @@ def _chosen(names: Sequence[str], by_role: Mapping[str, list[str]], further: lis
 
 
 def only_sentences(rows: Iterator[Row], chosen: Chosen, names: Sequence[str], where: str) -> Iterator[Row]:
-    """The same rows; refuses a column of numbers that was chosen without its name.
+    """The same rows; refuses a column chosen without its name that has numbers, dates, links, or category names.
 
     Also a first line that is a sentence, and one column of two lines a cell next to scores: what seems to be a pair.
     """
@@ -286,8 +294,8 @@ def only_sentences(rows: Iterator[Row], chosen: Chosen, names: Sequence[str], wh
         if len(chosen.places) > 2 and holds_numbers(values):
             pair = [names[index] for index in chosen.places if index != place]
             raise UserError(f"{where}: the field {name!r:.60} {perhaps_scores(name, values, pair)}")
-        if values and all(map(is_number, values)):
-            field = f"the field {name!r:.60} holds numbers, e.g. {one_line(values[0])}"
+        if values and (content := _other_than_sentences(values, chosen.alone)):
+            field = f"the field {name!r:.60} holds {content}"
             raise UserError(f"{where}: {field}; which columns to use? There are {listed(names)}; {CURE}")
     if alone and (values := cells[chosen.places[0]]) and all(len(value.splitlines()) == 2 for value in values):
         name = names[chosen.places[0]]
@@ -335,6 +343,18 @@ def numbers_of(chosen: Chosen, rows: Iterable[Row], names: Sequence[str]) -> dic
     unread = [name for name in chosen.unread if is_sentences(name) and _last_word(name) not in (*IDENTIFIERS, "no")]
     values = {name: _written(row.fields[names.index(name)] for row in first) for name in unread}
     return {name: texts for name, texts in values.items() if holds_numbers(texts)}
+
+
+def _other_than_sentences(values: Sequence[str], alone: bool) -> str:
+    """The kind of a column without sentences; "" for sentences. A table's only column is refused for numbers alone."""
+    if all(map(is_number, values)):
+        return f"numbers, e.g. {one_line(values[0])}"
+    if not alone and all(map(CODE.fullmatch, values)):
+        return f"no sentences, e.g. {one_line(values[0])}"
+    distinct = len(set(values))
+    if not alone and len(values) >= MANY and distinct <= len(values) // (16 if are_long(values) else 3):
+        return f"{distinct} different values in {len(values)} rows, e.g. {one_line(values[0])}"
+    return ""
 
 
 def are_long(values: Collection[str]) -> bool:

@@ -75,6 +75,8 @@ def read_tensorflow_dataset(specification: str) -> Table:
     source, where = _load_tensorflow_dataset(specification), f"tfds:{specification}"
     with reported(where):
         names = list(source[0]) if len(source) else []
+    if not names:
+        raise UserError(f"{where}: the dataset is empty")
     return names, _rows(source, where, names, source.dataset_info.features)
 
 

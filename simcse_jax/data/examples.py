@@ -8,6 +8,7 @@ A specification is a path ending in .txt, .csv, .tsv, .jsonl or .parquet, a fold
 import contextlib
 import dataclasses
 import itertools
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -36,7 +37,7 @@ from simcse_jax.data.sources import Examples, join
 from simcse_jax.data.sts import PREFIX, read_sts, sts_version
 from simcse_jax.errors import UserError
 from simcse_jax.host.names import split_sources
-from simcse_jax.host.storage import as_path
+from simcse_jax.host.storage import as_path, is_remote
 
 __all__ = ["Examples", "read_examples"]
 
@@ -104,6 +105,12 @@ def expand(data: Sequence[str], option: str) -> list[str]:
             names += [name] if prefix_of(name) else files_of(name)
         except UserError as error:
             raise UserError(f"{option} {error}") from None
+    seen: set[str] = set()
+    for name in names:
+        place = name if prefix_of(name) or is_remote(name) else os.path.abspath(as_path(name))
+        if place in seen:
+            raise UserError(f"{option}: {name} is named twice; remove one")
+        seen.add(place)
     return names
 
 
@@ -260,8 +267,10 @@ def open_table(specification: str, columns: Sequence[str] | None = None) -> tupl
 
 def draw(examples: Examples, count: int, seed: int, where: str) -> Examples:
     """`count` of the examples of a specification, `where`, in their order."""
-    if count > len(examples):
-        raise UserError(f"data.subsample={count}: more than the {len(examples)} examples in {where}")
+    if not 0 < count <= len(examples):
+        raise UserError(
+            f"data.subsample={count}: must be from 1 to {len(examples)}, the examples in {where}, or 0 for all"
+        )
     drawn = corpus_generator(seed, SUBSAMPLE).permutation(len(examples))[:count]
     return examples.take(np.sort(drawn))
 

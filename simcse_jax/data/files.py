@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path, PurePath
 from typing import Any
 
+from simcse_jax.data.columns import is_sentences
 from simcse_jax.data.labels import with_names
 from simcse_jax.data.rows import MISSING, START, Lines, Place, Row, Table, is_text, reported, size_and_time
 from simcse_jax.data.separated import read_separated
@@ -52,12 +53,17 @@ def _fields_of(path: Path, seen: tuple[int, float]) -> list[str]:
 
 def _read_jsonl(path: Path, start: Place = START) -> Table:
     names = _fields_of(path, size_and_time(path))
+    known = set(names)
 
     def rows() -> Iterator[Row]:
         lines = Lines(path, start)
         for record in _records(path, lines):
+            where = f"{path}: line {lines.place.line}"
             absent = MISSING if record else None  # no record: a blank line
-            yield Row(f"{path}: line {lines.place.line}", [record.get(name, absent) for name in names], lines.place)
+            late = [name for name in record if name not in known and record[name] not in (None, "", [])]
+            if late := list(filter(is_sentences, late)):  # others are of no use to the rows before
+                raise UserError(f"{where}: has the field {late[0]!r:.60}, which earlier lines lack; give it there too")
+            yield Row(where, [record.get(name, absent) for name in names], lines.place)
 
     return names, rows()
 

@@ -20,6 +20,7 @@ from simcse_jax.errors import UserError, broken, reason
 from simcse_jax.host.storage import replacing_file
 
 ROWS = 1 << 16  # written at once, so that an iterator may have more rows than memory holds
+OURS = b"simcse_jax.data"  # in the metadata of the file
 TUPLES = {1: ("sentence",), 2: ("anchor", "positive"), 3: ("anchor", "positive", "negative")}  # columns by width
 GRADED = ("sentence1", "sentence2", "score")
 LABELLED = ("sentence1", "sentence2", "label")
@@ -35,17 +36,19 @@ def write_examples(data: Any, path: Path, name: str, used: bool = False) -> None
         or stream, a `datasets.Dataset`, a dictionary of columns. Columns of a table are chosen by their names, as those
         of a file.
       name: of the argument, for errors.
-      used: whether a run reads the file if it is there. Otherwise it is replaced.
+      used: whether a run reads the file if it is there. Otherwise it is replaced, if it was written here.
     """
     try:
         parts = _parts(data, name)
         first = next((part for part in parts if part.num_rows), None)
         if first is None:
             raise UserError(f"{name}: is empty; give sentences, tuples of them, or a table")
-        schema = pyarrow.schema(map(_plain, first.schema))
+        schema = pyarrow.schema(map(_plain, first.schema), metadata={OURS: b"of a program"})
         tables = (part.cast(schema) for part in itertools.chain([first], parts))
         if path.exists() and used:
             return _check_same(tables, path, name)
+        if path.exists() and OURS not in (pyarrow.parquet.read_schema(path).metadata or {}):
+            raise UserError(f"{path}: exists and was not written for a run; choose another workdir")
         with replacing_file(path) as file, pyarrow.parquet.ParquetWriter(file, schema) as writer:
             for table in tables:
                 writer.write_table(table)
@@ -99,13 +102,18 @@ def _of_items(data: Iterable[Any], name: str) -> Iterator[pyarrow.Table]:
     names: Sequence[str] = ()
     items = enumerate(data)
     while part := list(itertools.islice(items, ROWS)):
-        if isinstance(part[0][1], Mapping):
-            names = names or [*dict.fromkeys(field for _, item in part for field in item)]
-            rows = [[item.get(field) for field in names] for _, item in part]
-        else:
-            names = names or _names([_fields(item) for _, item in part])
-            rows = [_checked(item, names, f"{name}: item {number}") for number, item in part]
+        of_names = isinstance(part[0][1], Mapping)
+        names = names or ([*part[0][1]] if of_names else _names([_fields(item) for _, item in part]))
+        read = _named if of_names else _checked
+        rows = [read(item, names, f"{name}: item {number}") for number, item in part]
         yield pyarrow.table(dict(zip(names, map(list, zip(*rows, strict=True)), strict=True)))
+
+
+def _named(item: Any, names: Sequence[str], where: str) -> list[Any]:
+    """The fields of a dictionary in the order of the first one's."""
+    if late := [name for name in item if name not in names and item[name] is not None]:
+        raise UserError(f"{where} has {late[0]!r:.60}, which item 0 lacks; give it there too (None)")
+    return [item.get(name) for name in names]
 
 
 def _fields(item: Any) -> list[Any]:

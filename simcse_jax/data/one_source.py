@@ -31,6 +31,12 @@ class OneSource(AnyCorpus):
                     f"train.batch_size to {max(part.num_examples, 2)} or less, or data.batching=mixed"
                 )
         counts = share_out(sum(turns), self.weights) if self.weights else tuple(turns)
+        for name, count in zip(self.names, counts, strict=True):
+            if not count:
+                raise UserError(
+                    f"config.data.weights: {name} would have none of the {sum(turns)} batches of an epoch; give it a "
+                    "larger weight, or set a smaller train.batch_size"
+                )
         return Mixture(counts)
 
     def batches(self, batch_size: int, seed: int) -> "OneSourceBatches":

@@ -39,12 +39,19 @@ class Scores(NamedTuple):
 
 
 def parse_score(value: object, where: str) -> float | None:
-    """A number or a boolean, perhaps written as text, also with a decimal comma; None for empty text, None or NaN."""
+    """A number or a boolean, perhaps written as text, also with a decimal comma; None for empty text, None or NaN.
+
+    Raises:
+      UserError: also for numbers too large to compare, and for a comma that may be one of thousands.
+    """
     score = math.inf
     if isinstance(value, str):
         text = value.strip().lower()
         if not text:
             return None
+        if re.fullmatch(r"[-+]?[1-9]\d{0,2},\d{3}", text):
+            either = f"{text.replace(',', '')} or {text.replace(',', '.')}"
+            raise UserError(f"{where} holds {value!r}, which may mean {either}; write it without a comma")
         text = {"true": "1", "false": "0"}.get(text, re.sub(r"^([-+]?\d*),(\d+)$", r"\1.\2", text))
         with contextlib.suppress(ValueError):
             score = math.inf if "_" in text else float(text)  # Python reads 1_5 as 15

@@ -35,6 +35,8 @@ class SentenceFile:
                 raise UserError(f"{name}: {problem}; give a file of sentences")
         self._reader = reader_of(self.path)
         self._seen = size_and_time(self.path)
+        if not self._seen[0]:
+            raise UserError(f"{name}: holds no sentences")
         names = self._reader(self.path)[0]
         self.column = choose_column(names, column, str(name))
         self._at = names.index(self.column)

@@ -135,6 +135,7 @@ def collect(queries: dict[str, str], documents: dict[str, str], judgements: Judg
 
 def _read_texts(path: Path, titled: bool = False) -> Iterator[tuple[str, str]]:
     """The ids and the texts of a file with a JSON object a line; those of documents begin with their title."""
+    seen: set[str] = set()
     for number, line in enumerate(open_text(path), 1):
         if not line.strip():
             continue
@@ -146,6 +147,9 @@ def _read_texts(path: Path, titled: bool = False) -> Iterator[tuple[str, str]]:
             if not isinstance(record.get(field), str):
                 raise UserError(f"{where}: {field} is {record.get(field)!r:.60}, not text in quotes")
         name, text = record["_id"], record["text"]
+        if name in seen:
+            raise UserError(f"{where}: the _id {name!r:.60} is given twice")
+        seen.add(name)
         # Two splits of a folder have the same texts, which are there once.
         yield sys.intern(name), sys.intern(f"{record['title']} {text}".strip() if titled else text)
 
@@ -167,5 +171,7 @@ def _read_judgements(path: Path) -> Judgements:
         except (ValueError, OverflowError):
             expected = "two ids and a whole number such as 0, 1 or 2, separated by tabs"
             raise UserError(f"{path}: line {number} is {line!r:.60}, not {expected}") from None
+        if (query, document) in judgements:
+            raise UserError(f"{path}: line {number} judges the document {document!r:.60} again for {query!r:.60}")
         judgements[query, document] = relevance
     return judgements

@@ -189,5 +189,7 @@ def read_all_splits(data: str) -> dict[str, list[str]]:
     for task, files in SINGLE_FILES.items():
         if (folder / files["test"]).is_file():
             splits = {name: read_task(folder, task, name) for name in files}
+            if missing := [name for name, pairs in splits.items() if pairs is None]:
+                raise UserError(f"target_all: {folder / files[missing[0]]} is missing; use target")
             sentences[task] = sentences_of({name: pairs for name, pairs in splits.items() if pairs})
     return sentences

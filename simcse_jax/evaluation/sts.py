@@ -123,6 +123,9 @@ def halves(pairs: Pairs, seed: int, where: str) -> tuple[Pairs, Pairs]:
         Pairs([pairs.first[row] for row in rows], [pairs.second[row] for row in rows], pairs.gold[rows], {})
         for rows in (split.development, split.test)
     )
+    for half in (development, test):
+        if np.ptp(half.gold) == 0:
+            raise UserError(f"{where}: all scores of a half of the pairs are {half.gold[0]:g}: no correlation")
     return development, test
 
 

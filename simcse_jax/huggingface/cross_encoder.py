@@ -21,6 +21,7 @@ from simcse_jax.huggingface.sentence_transformers import (
     Settings,
     read_prompts,
     read_settings,
+    transformer_fields,
     transformer_folder,
 )
 from simcse_jax.huggingface.tokenizer import class_of, stated
@@ -33,6 +34,7 @@ from simcse_jax.models.modules import ACTIVATIONS
 
 KIND = "CrossEncoder"  # the model type in sentence-transformers' settings
 CLASSIFIER = "ForSequenceClassification"  # the end of transformers' names of these classes
+TASK = "sequence-classification"
 TYPED = ("BertTokenizer", "ElectraTokenizer")  # the classes that give types unless a file says otherwise
 EARLIER = "sbert_ce_default_activation_function"  # where sentence-transformers 3 wrote the activation
 
@@ -86,6 +88,8 @@ def load_cross_encoder(name: str) -> Pretrained:
     transformer = transformer_folder(folder) if (folder / LISTING).is_file() else folder
     if (folder / LISTING).is_file() and (more := read_json(folder / LISTING, kind=list)[1:]):
         raise UserError(f"{folder / LISTING}: a cross-encoder with the module {more[0].get('type')} is not supported")
+    if (task := transformer_fields(transformer).get("transformer_task", TASK)) != TASK:
+        raise UserError(f"{transformer}: its transformer_task is {task!r:.60}; only {TASK} is supported")
     where = str(transformer / "config.json")
     fields = read_config(transformer, folder)
     config = EncoderConfig.from_hugging_face(fields, where)

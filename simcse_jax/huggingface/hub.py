@@ -36,15 +36,20 @@ def download(repository: str, revision: str | None, patterns: Sequence[str]) -> 
 
 
 def check_push(repository: str, private: bool, revision: str | None) -> None:
-    """Checks, without changing anything, the name, the token and that a private model does not become public."""
-    from huggingface_hub import HfApi
+    """Checks, without changing anything, that a push can succeed: name, token, owner, an existing repository."""
+    from huggingface_hub import HfApi, get_token
     from huggingface_hub.errors import RepositoryNotFoundError
 
     where, public = f"--push-to-hub {repository}", False
     if split_name(f"{repository}@{revision or 'main'}") is None or "/" not in repository:
         raise UserError(f"{where}: must be OWNER/NAME, and --revision the name of a branch")
+    if get_token() is None:
+        raise UserError(f"{where}: there is no token; {LOG_IN}")
     with _explained(where):
-        HfApi().whoami()
+        me = HfApi().whoami()
+    names = [me.get("name", ""), *(organization.get("name", "") for organization in me.get("orgs", []))]
+    if repository.partition("/")[0].lower() not in [name.lower() for name in names]:
+        raise UserError(f"{where}: the token belongs to {names[0]}, who may push to {', '.join(names)}")
     with _explained(where), contextlib.suppress(RepositoryNotFoundError):
         public = HfApi().model_info(repository).private is False
     if public and private:

@@ -93,10 +93,12 @@ def save(
       output, hub_name, revision, fields: as for `export`.
 
     Raises:
-      UserError: as `export`. A model that is not a run's gets no card.
+      UserError: as `export`; also for fields of a model that is not a run's, which gets no card.
     """
     folder, step = _find_run(model)
     if folder is None:
+        if fields:
+            raise UserError(f"{next(iter(fields))}: is for the card of a run's model, and {model.name} is not a run")
         check_output(output, None)
         if output.exists() and output.resolve() == model.folder.resolve():
             raise UserError(f"--output {output}: is the model's own folder; choose another")

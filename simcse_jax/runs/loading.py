@@ -40,6 +40,8 @@ def load_model(name: str, num_layers: int = 0) -> Pretrained:
     A workdir is its best checkpoint; WORKDIR@step=200 is that of step 200, WORKDIR@step=last the latest one.
     `num_layers` keeps the first layers only; 0 keeps all.
     """
+    if not name.strip():
+        raise UserError("the name of the model is empty; give a folder, a hub id, package:NAME or a workdir")
     keep_compilations()  # a model is loaded to compile programs for it: training, scoring, encoding
     run, step = split_step(name)
     if split_glove(run) is None and not re.match(r"\w+:[^/]", run):  # package:NAME
@@ -82,6 +84,9 @@ def load_workdir(folder: Folder, num_layers: int = 0, step: int | str | None = N
         _, shapes = build(kept, with_head=has_head)
         params = {name: params[name] for name in shapes}
     vocabulary = read_vocabulary(copy / WORDS_FILE) if kept.model_type == WORD_VECTORS else None
+    if vocabulary and len(vocabulary.words) != kept.vocab_size:
+        words = len(vocabulary.words)
+        raise UserError(f"{copy / WORDS_FILE}: damaged: it has {words} words, the checkpoint {kept.vocab_size}")
     name = str(AtStep(str(folder), step))
     stated = dict(run["model"].get(KEPT, {}))
     normalize = stated.pop("normalize", False)

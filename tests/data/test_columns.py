@@ -42,6 +42,8 @@ def test_usual_names_count_in_any_order_and_spelling_others_by_the_order_of_at_m
     assert "".join(column[0] for column in read.columns) == columns
 
 
+CATEGORIES = "left,register\n" + "".join(f"sentence {row},some news {row % 4}\n" for row in range(12))
+CHINESE = "前提,假设\n" + "".join(f"一个男人在弹吉他唱歌{row // 3},有人在演奏音乐{row}\n" for row in range(12))
 PAIR, NEXT, BY_ORDER = {"anchor": "a", "positive": "p"}, {"anchor": "b", "positive": "q"}, {"x": "b", "y": "q"}
 
 
@@ -55,6 +57,16 @@ def test_a_choice_by_order_that_was_hardly_meant_is_refused_but_not_a_few_number
             "data.columns.score='a b' or, to train on every pair, data.columns.anchor=",
         ),
         ('left,right,wert\na,p,"1,5"\nb,q,"2,5"\n', "data.columns.score=wert"),
+        ("left,right,at\na,p,2026-11-26\na,p,1.2.2026\n", "'at' holds no sentences, e.g. 2026-11-26;"),
+        ("left,seen\na,2026-11-26T10:00:00Z\na,12:30\n", "'seen' holds no sentences, e.g. 2026-11-26T10:00:00Z"),
+        ("left,from\na,https://example.org/a\na,www.example.org\n", "'from' holds no sentences, e.g. https://example"),
+        ("left,from\na,https://example.org/a b\n,\na,www.example.org\n", ""),
+        ("left,key\na,doc_17\na,7f/3a\n", "'key' holds no sentences, e.g. doc_17;"),
+        (CATEGORIES, "'register' holds 4 different values in 12 rows, e.g. some news 0"),
+        (CATEGORIES.replace("some news", "one of the lines out of the part"), ""),  # as of NLI's premises
+        (CHINESE, ""),
+        ("positive,register\np,https://a\n", "'register' holds no sentences"),  # the anchor as the one that is left
+        ("source,target\nhttps://a,b\n", "'source' holds no sentences"),
         ("Who?,Me.\na,p\n", "'Who?'"),
         ("Who is it?,What?\n" + "".join(f"somebody of us{n},and nothing{n}\n" for n in range(12)), ""),
         ("Who is it?,What?\n" + "I,and nothing\n" * 12, "'Who is it?'"),
@@ -92,6 +104,7 @@ def test_columns_are_mapped_or_told_and_labels_and_late_fields_do_not_get_lost(w
         assert found == tuple([each] for each in expected)
     for header, columns, parts in (
         ("id,text", {"positive": "txt", "anchor": ""}, ["a.csv", "'txt'", "data.columns.positive", "id, text"]),
+        ("sent0,sent1", {"neutral": "sent1", "anchor": "sent0"}, ["data.columns.negative"]),
         ("w,x,y,z", {}, ["a.csv", "w, x, y, z", "data.columns.anchor"]),
         ("genre,url,lang", {}, ["which columns", "genre, url, lang"]),
         ("anchor,good,neg", {}, ["'neg', but which column is the positive", "anchor, good, neg"]),
@@ -129,6 +142,10 @@ def test_columns_are_mapped_or_told_and_labels_and_late_fields_do_not_get_lost(w
             refused(path, f"a.jsonl: line 1: the field {late!r} is missing", **columns)
         else:
             read_examples(path, columns)
+    path = write(
+        "a.jsonl", "\n".join(map(json.dumps, (*[PAIR] * 10_000, PAIR | {"note": "", "url": "u"}, PAIR | {"neg": "n"})))
+    )
+    refused(path, "a.jsonl: line 10002: has the field 'neg', which earlier lines lack")
     for header, options, said in (
         ("id,sentence1,sentence2,label", {}, "its column 'label' is not read"),
         ("left,right,score", {}, "its column 'score' is not read"),

@@ -57,6 +57,7 @@ def test_positives_are_the_hypotheses_of_a_label_and_subsamples_the_seed_s(write
     neutral = read_examples(path, positives="neutral", labels=True, subsample=40)
     assert set(neutral.labels) == {1} and len(neutral) == 40
     refused(path, "data.subsample=101", "a.csv", "100", options={"positives": "neutral", "subsample": 101})
+    refused(path, "data.subsample=-1", options={"subsample": -1})
 
 
 def test_next_sentences_are_drawn_with_the_seed_and_whole_documents_read_of_txt_files_alone(write):
@@ -97,3 +98,5 @@ def test_files_of_folders_and_patterns_are_sources_each_once(tmp_path):
     assert expand([f"{tmp_path}/*.txt"], "--data") == [a, b, c]
     assert expand([c, f"{b},{a}", "hf:x[1]"], "--data") == [c, b, a, "hf:x[1]"]
     raises("--data ", expand, [f"{tmp_path}/*.pdf"], "--data")
+    for again in (a, f"{tmp_path}/./a.txt"):
+        raises("a.txt is named twice", expand, [f"{tmp_path}/*.txt", again], "--data")

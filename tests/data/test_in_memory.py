@@ -70,7 +70,7 @@ def test_examples_are_read_as_those_of_a_file_and_what_is_no_data_is_refused(tmp
     assert (found.first, found.second, found.gold.tolist()) == (["a", "c", "e"], ["b", "d", "f"], [1, 0.5, 3])
 
 
-def test_iterators_are_written_in_pieces_and_dictionaries_have_the_fields_of_the_first_ones(tmp_path, monkeypatch):
+def test_iterators_are_written_in_pieces_and_dictionaries_have_the_first_one_s_fields(tmp_path, monkeypatch):
     monkeypatch.setattr(in_memory, "ROWS", 10)
     rows, path, drawn = [f"sentence {number}" for number in range(35)], tmp_path / "data.parquet", []
     write_examples((drawn.append(row) or row for row in rows), path, "data")
@@ -81,6 +81,8 @@ def test_iterators_are_written_in_pieces_and_dictionaries_have_the_fields_of_the
         raises("data.parquet: this workdir has a run on other data", write_examples, others, path, "data", used=True)
     write_examples(["others"], path, "data")  # no run has read it
     assert pyarrow.parquet.read_table(path).num_rows == 1
+    pyarrow.parquet.write_table(pyarrow.table({"a": ["mine"]}), tmp_path / "mine.parquet")
+    raises("mine.parquet: exists", write_examples, ["others"], tmp_path / "mine.parquet", "data")
     table = pyarrow.table({"text": rows})
     for size in (1, 7, 35):  # of the stream's batches
         write_examples(table.to_reader(size), tmp_path / "stream.parquet", "data", used=size > 1)
@@ -90,6 +92,7 @@ def test_iterators_are_written_in_pieces_and_dictionaries_have_the_fields_of_the
     write_examples([*rows, *late], tmp_path / "data.parquet", "data")
     found = pyarrow.parquet.read_table(tmp_path / "data.parquet").to_pydict()
     assert found == {"anchor": ["a"] * 5, "positive": [*"bbbce"], "negative": [None, None, None, "d", None]}
+    raises("data: item 1 has 'negative'", write_examples, late[::-1], tmp_path / "other.parquet", "data")
 
 
 def test_third_items_are_scores_or_labels_if_all_of_them_are_and_nan_is_a_pair_without_a_score(tmp_path):

@@ -78,6 +78,7 @@ def test_a_batch_is_of_one_source_by_seed_and_step_and_sources_share_a_teacher_a
     raises("b: 22 examples are fewer than a batch", corpus.mixture, 25)
     made = random_corpus(30, 1, 24, 0, pairing=Pairing(7, fresh=True))  # two groups of eight pairs, of 15 sentences
     raises("a: 16 examples are fewer than a batch", OneSource(("a",), (made,)).mixture, 20)
+    raises("data.weights: a would have none of the 12", dataclasses.replace(corpus, weights=(1e-9, 1.0)).mixture, BATCH)
     alike = random_corpus(22, 3, 24, 1)
     compares = dataclasses.replace(alike, texts=np.zeros((22, 3), np.int32))
     for other, count in ((alike, 1), (compares, 2)):

@@ -21,7 +21,7 @@ def test_a_score_is_a_number_or_its_text_goes_with_its_pair_and_wrong_ones_are_r
     expected = [3.2, -1.0, 2.0, 0.5, 0.001, 2.5, 1e30, -3.25, 1.0, 0.0, 0.5]
     assert [parse_score(value, "here") for value in values] == expected
     assert {parse_score(value, "here") for value in ("", " ", None, np.nan, Decimal("NaN"), pandas.NA)} == {None}
-    for value in ("high", "1,000,5", "1_5", "nan", "inf", "1e31", [3], 10**400, np.ones(2)):
+    for value in ("high", "1,000", "-12,500", "1,000,5", "1_5", "nan", "inf", "1e31", [3], 10**400, np.ones(2)):
         raises("here holds ", parse_score, value, "here")
     examples = read_examples(write("a.csv", GRADED), scores=SCORES)
     assert examples.columns == (["a", "g"], ["b", "h"]) and examples.scores.dtype == np.float32

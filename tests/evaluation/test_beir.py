@@ -80,6 +80,7 @@ HEAD = "query-id\tcorpus-id\tscore\n"
         ({}, "dev", "qrels/dev.tsv: not found; there are test"),
         ({"corpus.jsonl": ""}, "test", "none of its relevant documents"),
         ({"corpus.jsonl": "[]\n"}, "test", "corpus.jsonl: line 1: not a JSON object"),
+        ({"corpus.jsonl": DOCUMENT * 2}, "test", "corpus.jsonl: line 2: the _id 'd0' is given twice"),
         ({"corpus.jsonl": '{"_id": 0, "text": "b"}\n'}, "test", "line 1: _id is 0, not text in quotes"),
         ({"queries.jsonl": '{"_id": "q0"}\n'}, "test", "queries.jsonl: line 1: text is None, not text in quotes"),
         ({"qrels/test.tsv": "q0\td0\t1\n"}, "test", "test.tsv: line 1 must be the header query-id, corpus-id, score"),
@@ -87,6 +88,7 @@ HEAD = "query-id\tcorpus-id\tscore\n"
         ({"qrels/test.tsv": HEAD + "q0\td0\t0.5\n"}, "test", "and a whole number such as 0, 1 or 2"),
         ({"qrels/test.tsv": HEAD + "q1\td0\t1\n"}, "test", "or none of its queries in queries.jsonl; take"),
         ({"qrels/test.tsv": HEAD + "q0\td0\t0\nq0\td9\t1\nq1\td0\t1\n"}, "test", "none of its relevant documents"),
+        ({"qrels/test.tsv": HEAD + "q0\td0\t1\n" * 2}, "test", "line 3 judges the document 'd0' again"),
         ({"qrels/test.tsv": HEAD + "q0\td0\t0\n"}, "test", "none of its relevant documents"),
     ],
 )

@@ -116,6 +116,8 @@ TRAINED = {  # a file that trains
     "pairs with tabs in a .csv": ("x.csv", table([*PAIRS, *PAIRS[1:]], "\t")),
 }
 UNTRAINED = {  # a file that does not, and what the error names
+    "a category by its order": ("x.csv", columns(left=MANY, register=FEW), "'register' holds 4 different values"),
+    "links by their order": ("x.csv", columns(left=MANY, seen=["https://a"] * 24), "no sentences"),
     "nothing but metadata": ("x.csv", columns(genre=FEW, url=FEW), "genre, url"),
     "a carriage return in a cell": ("x.csv", "sent0,sent1\na\rb,c\n", "line 2"),
     "semicolons and an open quote": ("x.csv", 'sent0;sent1\n"a;b\n', "line 2"),

@@ -150,8 +150,9 @@ def test_a_hub_out_of_reach_is_said_a_partial_file_is_not_used_and_a_command_say
 def test_a_push_that_cannot_succeed_is_refused_before_any_work(hub, environment):
     hub.create("ann/public")
     refusals = {
-        ("", "ann/tiny", False, None): "--push-to-hub ann/tiny: ",
+        ("", "ann/tiny", False, None): "there is no token; log in",
         ("hf_wrong", "ann/tiny", False, None): "--push-to-hub ann/tiny: ",
+        (TOKEN, "bob/tiny", False, None): "the token belongs to ann, who may push to ann, lab",
         **{(TOKEN, name, False, None): "must be OWNER/NAME" for name in ("ann/tiny/x", "ann/ti ny", "tiny")},
         (TOKEN, "ann/tiny", False, "-x"): "--revision the name of a branch",
         (TOKEN, "ann/public", True, None): "exists and is public",
@@ -168,7 +169,7 @@ def test_a_push_that_cannot_succeed_is_refused_before_any_work(hub, environment)
 def test_a_push_is_refused_before_the_export(hub, environment, trained, tmp_path):
     done = run("export", "--workdir", trained, "--output", tmp_path / "out", "--push-to-hub", "ann/x", env=environment)
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith("error: --push-to-hub ann/x: ")
+    assert done.stderr.startswith("error: --push-to-hub ann/x: there is no token")
     assert not (tmp_path / "out").exists() and not hub.repositories
 
 

@@ -119,6 +119,10 @@ def test_a_run_without_steps_is_scored_exported_and_read_again(glove, corpus, tm
         np.testing.assert_array_equal(SimCSE(tmp_path / name).encode(SENTENCES), expected)
     with pytest.raises(UserError, match="belongs to a run that scored word vectors; give the run's own folder"):
         load_model(str(tmp_path / "run" / "model"))
+    words = tmp_path / "run" / "model" / "whitespacetokenizer_config.json"
+    words.write_text(words.read_text().replace('"cat", ', ""))
+    with pytest.raises(UserError, match=f"{words}: damaged: it has 21 words, the checkpoint 22"):
+        load_model(str(tmp_path / "run"))
 
 
 def test_commands_take_it_and_what_needs_a_transformer_is_refused(glove, corpus, tmp_path):

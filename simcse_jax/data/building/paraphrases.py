@@ -28,10 +28,13 @@ def qqp(files: Iterable[str | Path], tally: Tally) -> Iterator[tuple[str, ...]]:
         is_glue = isinstance(file, Path) and file.suffix.lower() == ".tsv" and file.name != QUORA
         for row in _of_glue(Path(file), tally) if is_glue else read_columns(file, QUESTIONS):
             tally.see()
-            if str(row.fields[2]).strip() == "1":
-                yield from _pair(row, tally)
-            else:
+            label = str(row.fields[2]).strip()
+            if label not in ("0", "1") and any(row.fields):  # a blank line has no label
+                raise UserError(f"{row.where}: the label is {row.fields[2]!r:.60}; it must be 0 or 1")
+            if label == "0":
                 tally.dropped["no duplicates"] += 1
+                continue
+            yield from _pair(row, tally)
 
 
 def _of_glue(path: Path, tally: Tally) -> Iterator[Row]:

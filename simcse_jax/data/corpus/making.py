@@ -97,6 +97,8 @@ def make_plan(data: Sequence[str], tokenizer: Tokenizer, vocabulary: int, prepar
             )
     width = max(source["sentences"] for source in sources)
     lengths = Lengths(max_length, max_length) if isinstance(max_length, int) else max_length
+    if not isinstance(max_length, int) and width == 1:
+        raise UserError(f"--max-length: two lengths, but {sources[0]['name']} has one column of sentences; give one")
     if len(prompts) not in (0, 1, min(width, 3), width):
         raise UserError(f"--prompt: {len(prompts)} were given for {width} columns; give one, or one for each")
     prompts = [*prompts, *[prompts[-1]] * (width - len(prompts))] if any(prompts) else []

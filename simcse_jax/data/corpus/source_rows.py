@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from simcse_jax.choices import LABELS
-from simcse_jax.data.augment import change_of
+from simcse_jax.data.augment import CHANGES, change_of
 from simcse_jax.data.documents import REACH
 from simcse_jax.data.draws import row_generator
 from simcse_jax.data.examples import Source, no_examples_in, open_source
@@ -82,6 +82,8 @@ def make_change(augment: Mapping[str, Any], seed: int) -> Augmentation | None:
     """The change that augmentation makes to a sentence: a function of seed, row and column, as in `data.augment`."""
     if not augment:
         return None
+    if augment["name"] not in CHANGES:
+        raise UserError(f"--augment {augment['name']}: must be one of {', '.join(CHANGES)}")
     change = change_of(augment["name"], augment["percent"], augment["lexicon"])
     return lambda text, row, column: " ".join(change(text.split(), row_generator(seed, row, column)))
 

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from simcse_jax.errors import UserError
 from simcse_jax.evaluation.analysis import isotropy
 from simcse_jax.evaluation.analysis.isotropy import informativity
 from simcse_jax.evaluation.analysis.tokens import (
@@ -190,9 +191,10 @@ def collect(
         compared[-1] |= {"more_contextualized": more, "less_contextualized": less}
     correlations = []
     for pair, other in itertools.combinations(changes, 2):
-        if (both := correlation(changes[pair], changes[other])) is None:
-            names = f"{pair[1]} → {pair[0]} and {other[1]} → {other[0]}"
-            warnings.warn(f"{names}: too few tokens in common change for a correlation", stacklevel=2)
+        try:
+            both = correlation(changes[pair], changes[other])
+        except UserError as error:  # known after hours of encoding; all else is measured
+            warnings.warn(f"{pair[1]} → {pair[0]} and {other[1]} → {other[0]}: {error}", stacklevel=2)
             continue
         by_n = [None if r is None else round(r, 6) for r in both.by_n]
         about = {"pairs": [list(pair), list(other)]}

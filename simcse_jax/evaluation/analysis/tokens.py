@@ -116,22 +116,23 @@ def most_changed(changes: Sequence[TokenChange], count: int = LISTED) -> tuple[l
     return more[:count], less[:count]
 
 
-def correlation(first: Sequence[TokenChange], second: Sequence[TokenChange]) -> ChangeCorrelation | None:
+def correlation(first: Sequence[TokenChange], second: Sequence[TokenChange]) -> ChangeCorrelation:
     """argmax_n corr(ssc_1[:n], ssc_2[:n]), eq. 11, of two pairs of models, with Pearson's correlation.
 
-    None of fewer than `FEWEST` tokens in common, or where no token changes. Tokens are the same by their texts. Special
-    ones, whose frequency is that of sentences, are left out (appendix E).
+    Tokens are the same by their texts. Special ones, whose frequency is that of sentences, are left out (appendix E).
     """
     other = {token.token: token.change for token in second if not token.special}
     both = [(token.change, other[token.token]) for token in first if not token.special and token.token in other]
-    x, y = np.array(both).reshape(-1, 2).T
+    if len(both) < FEWEST:
+        raise UserError(f"two pairs of models have {len(both)} frequent tokens in common; a correlation takes {FEWEST}")
+    x, y = np.array(both).T
     by_n = [
         float(np.corrcoef(x[:n], y[:n])[0, 1]) if np.ptp(x[:n]) and np.ptp(y[:n]) else None
         for n in range(1, len(both) + 1)
     ]
     defined = [(r, -n) for n, r in enumerate(by_n, 1) if n >= FEWEST and r is not None]
     if not defined:
-        return None
+        raise UserError("in one of the two pairs of models no token's self-similarity changes; nothing correlates")
     best, best_n = max(defined)  # of equal ones the first
     return ChangeCorrelation(by_n, -best_n, best)
 

@@ -26,6 +26,8 @@ def test_qqp_is_glue_s_quora_s_or_the_hub_s_duplicates_and_captions_of_two_files
     columns = {"question1": ["a", "b"], "question2": ["c", "d"], "label": [1, 0], "idx": [0, 1]}
     datasets.Dataset.from_dict(columns).save_to_disk(tmp_path / "saved")
     assert list(qqp(resolve([f"hf:{tmp_path}/saved"], QUESTIONS), Tally("pairs"))) == [("a", "c")]
+    (tmp_path / "glue/train.tsv").write_text(HEAD + "1\t2\t3\ta\tb\tyes\n")
+    raises("line 2: the label is 'yes'", lambda: list(qqp(resolve([f"{tmp_path}/glue"], QUESTIONS), Tally("pairs"))))
     (tmp_path / "results.csv").write_text(BARS)
     tally = Tally("captions")
     assert read_captions(resolve([str(tmp_path)], CAPTIONS), tally) == {"1.jpg": ["a | b", "c"]}

@@ -47,6 +47,7 @@ def test_every_row_has_an_item_by_seed_and_row_as_in_memory(documents, tmp_path)
         expected = [Item([*pair]) for pair in zip(first, augment(texts, column=1, **fields), strict=True)]
         assert items(tmp_path / "a.txt", augment=options, seed=5) == expected
         assert make_change(options, 5)("the cat sat on the mat", SOURCE_ROWS, 1) != ""
+    raises("--augment mlm: ", make_change, {"name": "mlm", "percent": 1.0}, 0)
     assert make_change({}, 0) is None
 
 

@@ -197,6 +197,6 @@ def test_every_model_has_its_numbers_a_pair_its_changes_and_two_pairs_a_correlat
     assert all(both["best"] < 1 and both["by_n"][both["best_n"] - 1] == both["best"] for both in found)
     assert collected(measured, pairs[0])["correlations"] == []
     with pytest.warns(
-        UserWarning, match="base → tuned and tuned → tuned: too few tokens"
+        UserWarning, match="base → tuned and tuned → tuned: .*nothing correlates"
     ):  # not an error after all the encoding
         assert collected(measured, pairs[0], ("tuned", "tuned"))["correlations"] == []
