@@ -57,7 +57,7 @@ def test_every_field_has_its_default_meaning_and_conditions_and_is_linked_from_t
     entries = {one.partition(" ")[0]: one for one in page.split("\n\n`")}
     assert entries["model.lora.alpha"] == (
         "model.lora.alpha = 16.0`{#model.lora.alpha}\n"
-        ":   The products are multiplied by alpha / rank. *float; above 0.* Only with `model.lora.rank`."
+        ":   The products are multiplied by alpha / rank. *A number; above 0.* Only with `model.lora.rank`."
     )
     assert entries["objective.info_nce.temperature"].endswith("Only with `objective.info_nce.weight`.")
     assert "([guides/dynamics.md](../guides/dynamics.md))" in page

@@ -23,48 +23,48 @@ from simcse_jax.huggingface.word_vectors import read_glove
 from simcse_jax.runs.state import model_spec
 from simcse_jax.training import tuning
 from simcse_jax.training.reading import read_training_examples
-from simcse_jax.training.setup import data_spec, held_out_spec
+from simcse_jax.training.setup import data_spec
 
 CASES = DATA.parent / "cases"
 pytestmark = pytest.mark.skipif(not CASES.is_dir(), reason="no shared/cases")
-# A file, the rows that `tune` trains on, the columns, that of scores or labels, and the rows held out or why none are.
+# A file, the rows that `tune` trains on, the columns, that of scores or labels, and what judges or why nothing does.
 TABLE = """
-pandas_to_csv_index.csv|120|question, answer||36
-r_write_csv.csv|120|question, answer||36
-trailing_separators.csv|120|question, answer||36
-pandas_to_csv_index_3rows.csv|3|question, answer||67 are needed
+pandas_to_csv_index.csv|120|question, answer||5 folds
+r_write_csv.csv|120|question, answer||5 folds
+trailing_separators.csv|120|question, answer||5 folds
+pandas_to_csv_index_3rows.csv|3|question, answer||50 are needed
 faq_8_answers.csv|300|question, answer||300 rows stay together
 all_equal.csv|200|question, answer||200 rows stay together
-metadata_third_question_answer_category.csv|40|question, answer||67 are needed
-ids_first_german.csv|120|Frage, Antwort||36
-header_question_mark.csv|120|What did you ask?, What was the answer?||36
-lone_cr_in_a_field.tsv|120|sent0, sent1||36
-negatives_1_n.csv|120|anchor, positive, negative_1, negative_2, negative_3, negative_4, negative_5||36
-flag_scores.jsonl|120|query, pos, neg||36
-negatives_from_positives.jsonl|150|query, pos, neg||45
-one_negative_for_all.csv|150|anchor, positive, negative||45
-flagembedding_query_pos_neg.jsonl|30|query, pos, neg||67 are needed
-excel_semicolon_triplets.csv|29|sent0, sent1, hard_neg||67 are needed
-tabs_in_a_csv.csv|29|sent0, sent1, hard_neg||67 are needed
-triplets_quoted_by_pandas.tsv|19|sent0, sent1, hard_neg||67 are needed
-score_header_spaces.csv|120|Sentence 1, Sentence 2|Similarity Score|36
-score_header_sim.csv|120|sentence1, sentence2|similarity-score|36
-score_header_camel.csv|120|sentence1, sentence2|SimilarityScore|36
-score_header_gold.csv|120|sentence1, sentence2|gold|36
-score_header_human.csv|120|sentence1, sentence2|human_score|36
-score_header_relevance.csv|120|query, document|relevance|36
-score_percent_col.csv|120|sentence1, sentence2|similarity (0-5)|36
-score_german_known.csv|120|sentence1, sentence2|score|36
-relevance_float.csv|120|query, document|relevance_score|36
-label_float_0_5.csv|120|sentence1, sentence2|label|36
-label_bool.csv|120|question1, question2|is_duplicate|36
-label_bool_json.jsonl|120|question1, question2|is_duplicate|36
+metadata_third_question_answer_category.csv|40|question, answer||50 are needed
+ids_first_german.csv|120|Frage, Antwort||5 folds
+header_question_mark.csv|120|What did you ask?, What was the answer?||5 folds
+lone_cr_in_a_field.tsv|120|sent0, sent1||5 folds
+negatives_1_n.csv|120|anchor, positive, negative_1, negative_2, negative_3, negative_4, negative_5||5 folds
+flag_scores.jsonl|120|query, pos, neg||5 folds
+negatives_from_positives.jsonl|150|query, pos, neg||5 folds
+one_negative_for_all.csv|150|anchor, positive, negative||5 folds
+flagembedding_query_pos_neg.jsonl|30|query, pos, neg||50 are needed
+excel_semicolon_triplets.csv|29|sent0, sent1, hard_neg||50 are needed
+tabs_in_a_csv.csv|29|sent0, sent1, hard_neg||50 are needed
+triplets_quoted_by_pandas.tsv|19|sent0, sent1, hard_neg||50 are needed
+score_header_spaces.csv|120|Sentence 1, Sentence 2|Similarity Score|5 folds
+score_header_sim.csv|120|sentence1, sentence2|similarity-score|5 folds
+score_header_camel.csv|120|sentence1, sentence2|SimilarityScore|5 folds
+score_header_gold.csv|120|sentence1, sentence2|gold|5 folds
+score_header_human.csv|120|sentence1, sentence2|human_score|5 folds
+score_header_relevance.csv|120|query, document|relevance|5 folds
+score_percent_col.csv|120|sentence1, sentence2|similarity (0-5)|5 folds
+score_german_known.csv|120|sentence1, sentence2|score|5 folds
+relevance_float.csv|120|query, document|relevance_score|5 folds
+label_float_0_5.csv|120|sentence1, sentence2|label|5 folds
+label_bool.csv|120|question1, question2|is_duplicate|5 folds
+label_bool_json.jsonl|120|question1, question2|is_duplicate|5 folds
 scored_shared_sentence.csv|150|sentence1, sentence2|score|150 rows stay together
-graded_pairs_quoted_by_pandas.tsv|6|sentence1, sentence2|score|67 are needed
-graded_pairs_unquoted.tsv|6|sentence1, sentence2|score|67 are needed
-metadata_first_genre_sentence1_sentence2.csv|40|sentence1, sentence2|score|67 are needed
-label_entail_only.csv|150|premise, hypothesis|label|45
-similarity_nli_names.csv|40|sentence1, sentence2|similarity|67 are needed
+graded_pairs_quoted_by_pandas.tsv|6|sentence1, sentence2|score|50 are needed
+graded_pairs_unquoted.tsv|6|sentence1, sentence2|score|50 are needed
+metadata_first_genre_sentence1_sentence2.csv|40|sentence1, sentence2|score|50 are needed
+label_entail_only.csv|150|premise, hypothesis|label|5 folds
+similarity_nli_names.csv|40|sentence1, sentence2|similarity|50 are needed
 """
 TABLES = {name: fields for name, *fields in (line.split("|") for line in TABLE.split("\n")[1:-1])}
 LABELLED = ("label_entail_only.csv", "similarity_nli_names.csv")
@@ -86,13 +86,14 @@ def decided(path: Path | str) -> tuple[list[str], bool]:
     config = config_of(path)
     data, objectives = tuning.inspect_data(data_spec(config)), model_spec(config).objectives
     config.update_from_flattened_dict(tuning.data_fields(data, objectives))
-    config.data.held_out, why = tuning.rows_to_hold_out(data, objectives)
-    why = why or tuning.find_obstacle(data, held_out_spec(config), 0)
+    why = tuning.no_judges(data, objectives)
+    config.data.folds = 0 if why else tuning.FOLDS
+    why = why or tuning.find_obstacle(data, config)
     examples = read_training_examples(data_spec(config))
     assert len(examples) == data.rows and (examples.scores is not None) == bool(data.score)
     value = data.score or data.label
     names = ", ".join(name for name in data.columns if name != value)
-    return [str(data.rows), names, value, why or str(config.data.held_out)], data.positives == "entailment"
+    return [str(data.rows), names, value, why or f"{config.data.folds} folds"], data.positives == "entailment"
 
 
 @pytest.mark.filterwarnings("ignore")

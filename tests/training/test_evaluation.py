@@ -13,7 +13,7 @@ from simcse_jax.config.checks import validate
 from simcse_jax.config.fields import default_config
 from simcse_jax.config.flags import parse
 from simcse_jax.devices.mesh import replicate
-from simcse_jax.encoding import tokens as token_encoder
+from simcse_jax.encoding.embedder import make_hidden_states
 from simcse_jax.errors import UserError
 from simcse_jax.evaluation import beir, postprocess, retrieval, sts, transfer, transfer_files
 from simcse_jax.evaluation.analysis.inputs import read_data
@@ -313,7 +313,7 @@ def test_a_run_measures_the_last_layer_and_compiles_once(tiny_bert):
         embed = ProgressEncoder(setup.embed.with_params(replicate(scaled, setup.replicated)), setup.pairs)
         found.append(evaluator(embed))
         graph, _ = build(model.config, with_head=False)
-        function = token_encoder._make_hidden_states(graph, setup.by_example, True, setup.embed.by_rows)
+        function = make_hidden_states(graph, setup.by_example, True, setup.embed.by_rows)
         programs.append(function._cache_size())
     assert programs == [1, 1]
     assert found[0]["analysis"]["anisotropy"] != found[1]["analysis"]["anisotropy"]

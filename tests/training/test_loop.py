@@ -198,7 +198,7 @@ def trained(names=("",), scores=None, patience=0, checkpoints=None, best=(), **p
 
     embed, schedule = SimpleNamespace(with_params=Model), SimpleNamespace(total=99)
     setup = SimpleNamespace(
-        **{"embed": embed, "judge": embed, "schedule": schedule, "towers": range(1)},
+        **{"embed": embed, "judge": embed, "schedule": schedule, "towers": range(1), "pairs": None},
         gather_for_scoring=lambda params: params,
         model=lambda params, tower: params,
         read=lambda batches, step: parts.get("batch", step),

@@ -7,6 +7,7 @@ def setup(*scores):
     found, embed = dict(enumerate(scores)), SimpleNamespace(with_params=lambda params: params)
     return SimpleNamespace(
         **{"embed": embed, "judge": embed, "model": lambda params, tower: tower},
+        pairs=None,
         towers=range(len(scores)),
         scoring=[lambda model: {"eval/dev": found[model.embedder], "eval/other": -found[model.embedder]}],
     )

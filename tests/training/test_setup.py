@@ -86,7 +86,8 @@ def test_the_step_is_compiled_for_everything_but_numbers():
     assert make_recipe(config_of(eval__pooler="avg", train__warmup=0.1, train__epsilon=1e-6), 1) == first
     ((objective, options, projected),) = first.objectives
     assert objective.name == "info_nce" and not projected
-    assert dict(options) == {"similarity": "cosine", "symmetric": False, "negatives": "other"}
+    usual = {"similarity": "cosine", "symmetric": False, "negatives": "other"}
+    assert dict(options) == usual | {"margin": -1.0, "hardness": 0.0, "weighted": "all"}
     changes = {"objective__info_nce__symmetric": True, "objective__barlow_twins__weight": 0.1, "model__mlp": "none"}
     changes |= {"model__pooler": "avg", "parallel__chunk_size": 4, "projector__widths": "2D,D"}
     changes |= {"views__positive": "shared", "views__positive_change": "shuffled", "views__anchor_change": "cutoff"}
