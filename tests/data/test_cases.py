@@ -141,7 +141,7 @@ def test_what_mine_writes_is_tuned(tmp_path):
     texts = [f"answer {n}" for n in range(100)]
     records = mined(pairs_of(100, texts), corpus_of(texts, model := Fixed()), Choice(3, 0, 20), model)
     (tmp_path / "mined.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
-    assert decided(tmp_path / "mined.jsonl")[0] == ["100", "anchor, positive, negative", "", "30"]
+    assert decided(tmp_path / "mined.jsonl")[0] == ["100", "anchor, positive, negative", "", "5 folds"]
 
 
 def test_judgements_of_missing_documents_vectors_as_published_and_files_beside_those_of_macos_are_read():
