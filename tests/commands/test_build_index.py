@@ -71,7 +71,7 @@ def test_class_and_command_search_an_index_on_disk_which_takes_ranges_and_the_mo
     refused(call(*build), "does not say which model made the embeddings; give --model")
     for options, message in (
         ({"output": made / "parquet"}, "is the folder of the embeddings"),
-        ({"output": "x", "ranges": made / "npy" / "0.npy"}, "the embeddings need (2, "),
+        ({"output": "x", "ranges": made / "npy" / "0.npy"}, "the embeddings need \\(2, "),
     ):
         with pytest.raises(UserError, match=message):
             simcse_jax.build_index(made / "parquet", **options)
