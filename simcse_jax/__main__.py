@@ -61,7 +61,7 @@ def dispatch() -> None:
     program = PACKAGE if Path(sys.argv[0]).name == "__main__.py" else SCRIPT
     command, *rest = sys.argv[1:] or ["help"]
     if command in ("help", *HELP):
-        if not rest:
+        if {*rest} <= {"help", *HELP}:
             print(help_text(program))
             return
         command, *rest = rest[0], "help", *rest[1:]

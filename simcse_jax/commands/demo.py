@@ -65,6 +65,8 @@ def demo(
 
     from simcse_jax.simcse import SimCSE
 
+    if compare == model and pooler is None:
+        raise UserError(f"--compare {compare}: is the model itself; name another one")
     encoders = [SimCSE(model, pooler=pooler), *([] if compare is None else [SimCSE(compare)])]
     if index is not None and (measure := encoders[0].similarity_fn_name) != "cosine":
         raise UserError(f"--index {index}: the page shows cosines; {model} compares by {measure}")

@@ -8,8 +8,7 @@ from jaxtyping import Int, Int64
 
 from simcse_jax.data.draws import HELD_OUT, corpus_generator
 
-FEWEST = 10  # groups of rows in each half
-FEWEST_IN_FOLDS = 50  # groups of rows in all folds together
+FEWEST = 10  # groups of rows in each half or fold
 
 
 class Split(NamedTuple):

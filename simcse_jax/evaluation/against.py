@@ -145,9 +145,9 @@ def _of_retrieval(evaluator: Retrieval, before: Embed, after: Embed) -> Iterator
 
 
 def _groups(collection: Collection) -> Int[np.ndarray, " Q"]:
-    """(Q,) the group of each query: queries with a relevant document in common are in one."""
+    """(Q,) the group of each query: those that share their text or a relevant document's, but for case, are in one."""
     queries, documents = collection.judged[collection.judged[:, 2] > 0][:, :2].T
-    names = [f"q{query}" for query in queries], [f"d{document}" for document in documents]
-    of = dict(zip(queries.tolist(), connected(names).tolist(), strict=True))
+    texts = [collection.first[query] for query in queries], [collection.second[document] for document in documents]
+    of = dict(zip(queries.tolist(), connected(texts).tolist(), strict=True))
     alone = len(queries)  # a query without a relevant document, which scores 0 in any case
     return np.array([of.get(query, alone + query) for query in range(len(collection.first))])

@@ -211,14 +211,13 @@ def written_once(path: Folder) -> Iterator[Path]:
         if is_remote(path):
             upload_once(path, temporary)
             return
-        with temporary.open("rb") as file:
-            os.fsync(file.fileno())  # before it gets its name, which means that it is whole
         try:
+            with temporary.open("rb") as file:
+                os.fsync(file.fileno())  # before it gets its name, which means that it is whole
             os.link(temporary, path)
-        except FileExistsError:
-            pass
-        except OSError:  # a disk without hard links
-            temporary.replace(path)
+        except OSError:
+            if not path.exists():  # nor has another process made it, and removed what was left
+                temporary.replace(path)  # on a disk without hard links
 
 
 def replace(new: Path, path: Path) -> None:

@@ -38,6 +38,7 @@ PUBLISHED = {  # of all others the hub's config.json is read
     "roberta-base": _config("roberta", 50265, 768, 12),
     "roberta-large": _config("roberta", 50265, 1024, 24),
     "distilbert-base-uncased": _config("distilbert", 30522, 768, 6),
+    "distilroberta-base": _config("roberta", 50265, 768, 6),
     "microsoft/mpnet-base": _config("mpnet", 30527, 768, 12),
     "xlm-roberta-base": _config("xlm-roberta", 250002, 768, 12),
     "google/electra-small-generator": _config("electra", 30522, 256, 12, embedding_size=128),

@@ -22,7 +22,7 @@ OWNERS = {  # of models that people name without them, by how the names begin
     "(un)?sup-simcse-": "princeton-nlp",
     "bge-": "BAAI",
     "(multilingual-)?e5-": "intfloat",
-    "gte-": "thenlper",
+    "gte-(small|base|large)$": "thenlper",
     "nomic-embed-": "nomic-ai",
     "Qwen3-": "Qwen",
     "ModernBERT-": "answerdotai",

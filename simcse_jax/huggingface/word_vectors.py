@@ -66,14 +66,14 @@ def read_glove(path: Path) -> Vectors:
 
 def _read(path: Path, lines: Iterable[bytes]) -> Vectors:
     rows: dict[str, int] = {PADDING: 0}  # of the table, by word
-    table, dimension, left_out, again = array.array("f"), 0, 0, 0
+    table, announced, dimension, left_out, again = array.array("f"), 0, 0, 0, 0
     for number, line in enumerate(lines, 1):
         text = (line.removeprefix(codecs.BOM_UTF8) if number == 1 else line).rstrip(b" \r\n")
         if not text:
             continue
         if not dimension:
             is_header = HEADER.fullmatch(text)
-            dimension = int(text.split()[1]) if is_header else text.count(b" ")
+            announced, dimension = map(int, text.split()) if is_header else (0, text.count(b" "))
             if not 2 <= dimension <= 1 << 16:
                 raise UserError(
                     f"{path}: line 1: {dimension} numbers; a vector has 2 or more, after its word and a space"
@@ -91,8 +91,13 @@ def _read(path: Path, lines: Iterable[bytes]) -> Vectors:
             table[row * dimension : (row + 1) * dimension] = array.array("f", vector.tobytes())
         else:
             table.frombytes(vector.tobytes())
-    if len(rows) == 1:
+    read = len(rows) - 1 + again
+    if not read:
         raise UserError(f"{path}: has no word vectors")
+    if announced and announced != read + left_out:
+        raise UserError(
+            f"{path}: line 1 announces {announced} words, but {read + left_out} follow; it may have been cut short"
+        )
     for count, said in (
         (left_out, "leaves out words that have spaces ({:,}), since no token of a sentence has any"),
         (again, "has words on more than one line ({:,}); the last line of each counts"),

@@ -107,6 +107,14 @@ class InfoNCE(Objective):
         ),
     }
 
+    def check_columns(self, fields: Any, columns: Columns) -> None:
+        """Refuses a hardness of hard negatives where an anchor has none among its negatives."""
+        if fields.hardness and fields.weighted == "own" and (columns.number < 3 or fields.negatives == "positives"):
+            raise UserError(
+                f"config.objective.info_nce.weighted=own: {columns.data} has no hard negatives that are negatives of "
+                "their anchors; set it to all"
+            )
+
 
 class OffDropout(Objective):
     """SimCSE++'s contrast: pairs with dropout, and negative pairs with masks of their own, or none."""

@@ -21,7 +21,7 @@ def info_nce(
     positions: Int[AnyArray, " B"],
     *,
     temperature: Float[AnyArray, ""] | float,
-    hard_negative_weight: Float[AnyArray, ""] | float = 1.0,
+    hard_negative_weight: Float[AnyArray, ""] | Float[AnyArray, " HN"] | float = 1.0,
     similarity: str = "cosine",
     candidates: Candidates | None = None,
     documents: Float[AnyArray, "B D"] | None = None,

@@ -22,6 +22,7 @@ MODULES = "modules"  # in `model`: what comes after its pooler and head (`model.
 KINDS = {kind.__name__: kind for kind in (Dense, LayerNorm, Normalize)}
 AGAINST_START = "against_start"  # in `result.json`: the comparison of `eval.against_start`
 SINGULAR_VALUES = "singular_values"  # in `metrics.jsonl`: of the sentences that `analysis.every` measures
+FOLDS_FILE = "folds.json"  # of the folds that are finished
 BEST_STEP = "best_step"  # in `result.json`: the step of the checkpoint that has the scores
 
 

@@ -4,6 +4,7 @@ run.json        the resolved config, which of its names are the hub's, versions,
                 fingerprints of data and weights
 metrics.jsonl   a line for each logged step, each evaluation and each measurement of the last layer
 result.json     the test scores of the best checkpoint
+folds.json      the scores of the folds that are finished (`data.folds`)
 model/          the encoder's config.json and tokenizer, so that the folder is complete; frozen.safetensors, the
                 parameters that do not train, if there are any
 checkpoints/    Orbax
@@ -38,6 +39,7 @@ from simcse_jax.models.arrays import AnyArray
 from simcse_jax.runs.metrics_file import Metrics, read_metrics
 from simcse_jax.runs.run_files import (
     BEST_STEP,
+    FOLDS_FILE,
     FORMAT,
     FREE,
     KEPT,
@@ -140,7 +142,7 @@ class Workdir:
           prompts: those of queries and documents, if sentences are trained with them.
         """
         ours = self.path / "model"
-        for path in (self.path / "checkpoints", self.path / "metrics.jsonl", ours):
+        for path in (self.path / "checkpoints", self.path / "metrics.jsonl", self.path / FOLDS_FILE, ours):
             if path.exists() and not (path == ours and _is_unfinished(ours)):
                 raise UserError(
                     f"workdir {self}: has {path.name} but no run.json; it may not be a run's, so choose another"

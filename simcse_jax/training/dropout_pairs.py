@@ -49,9 +49,10 @@ def make_dropout_pairs(
         params: Params, ids: Int[jax.Array, "B T"], mask: Int[jax.Array, "B T"], index: Int[jax.Array, " B"]
     ) -> Float[jax.Array, "B 2 D"]:
         towers = recipe.towers({0: parameters.merge(graph, params)})
+        constants = jax.tree.map(jnp.asarray, numbers)
 
         def embed(batch: Batch) -> Float[jax.Array, "R 2 D"]:
-            return encode_views(towers, make_rows(recipe, params, jnp.int32(0), numbers, batch), views)[0]
+            return encode_views(towers, make_rows(recipe, params, jnp.int32(0), constants, batch), views)[0]
 
         with jax.default_matmul_precision("highest"):
             return in_chunks(embed, CHUNK, {"input_ids": ids[:, None], "attention_mask": mask[:, None], "index": index})

@@ -26,14 +26,15 @@ def dry_run(config: Section, workdir: str = "") -> None:
     with processes.exit_together():
         inputs = read(config, folder)
     steps = inputs.total_steps
-    of_folds = sum(count_steps(config, corpus) for corpus in inputs.other_folds)
+    corpora = inputs.other_folds
+    of_folds = sum(count_steps(config, corpus) for corpus in corpora)
     before = f"; before them {of_folds:,} of the models of {config.data.folds} folds" if of_folds else ""
     processes.say(describe(inputs, config.train.batch_size, config.eval.every) + before)
     if not steps:
         return
     setup = make_setup(config, inputs)
     state, batches, settings = setup.state(), setup.batches(), setup.settings()
-    updates = Updates(setup, batches)
+    updates = Updates(setup, batches, [corpus.batches(setup.batch_size, setup.spec.seed) for corpus in corpora])
     taken = []
     for step in range(min(STEPS, steps)):
         batch = setup.read(batches, step)

@@ -7,7 +7,7 @@ whether a model is trained on all rows. What is known of a finished fold is kept
 
 import contextlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,11 +23,10 @@ from simcse_jax.evaluation.evaluator import Embed
 from simcse_jax.host.progress import Progress, doing
 from simcse_jax.host.storage import Folder, is_remote, read_json, write_atomically
 from simcse_jax.objectives.rows import StepSettings
+from simcse_jax.runs.run_files import FOLDS_FILE
 from simcse_jax.training.programs import Updates
 from simcse_jax.training.setup import Setup
 from simcse_jax.training.speed import Steps
-
-FILE = "folds.json"  # in a run's folder
 
 
 class CrossFitted(NamedTuple):
@@ -69,17 +68,20 @@ def cross_fit(
     def embedder(params: Any) -> Embedder:
         return setup.embed.with_params(setup.model(setup.gather_for_scoring(params)))
 
-    start = _remembering(embedder(setup.state().params)) if len(done) < len(evaluators) else None
+    def judge(number: int) -> tuple[Paired, str]:
+        batches = corpora[number].batches(setup.batch_size, setup.spec.seed)
+        model = embedder(_train(setup, updates, batches, settings[number]))
+        try:
+            (paired,), name = measure([evaluators[number]], start, model.with_progress)
+        except NotFinite as error:
+            rate = "Start again in another workdir with a lower train.learning_rate"
+            raise UserError(f"fold {number + 1}: {error}. {rate}") from None
+        return paired, name
+
+    start = _remembering(lambda: embedder(setup.state().params))
     for number in range(len(done), len(evaluators)):
-        assert start is not None
         with doing(f"fold {number + 1} of {len(evaluators)}"):
-            batches = corpora[number].batches(setup.batch_size, setup.spec.seed)
-            params = _train(setup, updates, batches, settings[number])
-            try:
-                (paired,), name = measure([evaluators[number]], start, embedder(params).with_progress)
-            except NotFinite as error:
-                where = f"fold {number + 1}"
-                raise UserError(f"{where}: {error}. Start again in another workdir with a lower rate") from None
+            paired, name = judge(number)
         done.append(paired)
         with processes.exit_together():
             if processes.is_first():
@@ -100,7 +102,7 @@ def say_tries(folder: Folder, fingerprints: Mapping[str, str]) -> None:
     names = ("data.train", "model.init_from")
     others = 0
     if processes.is_first() and not is_remote(folder):
-        for path in folder.parent.glob(f"*/{FILE}"):
+        for path in folder.parent.glob(f"*/{FOLDS_FILE}"):
             with contextlib.suppress(UserError):
                 found = read_json(path.parent / "run.json")["sha256"]
                 others += path.parent != folder and all(found[name] == fingerprints[name] for name in names)
@@ -126,14 +128,14 @@ def _train(setup: Setup, updates: Updates, batches: AnyBatches, settings: StepSe
     return state.params
 
 
-def _remembering(embed: Embedder) -> Embed:
-    """A model that embeds a text once: what the folds search is the same."""
+def _remembering(make: Callable[[], Embedder]) -> Embed:
+    """A model that embeds a text once, since what the folds search is the same; it is made when it is needed."""
     known: dict[str, np.ndarray] = {}
 
     def encode(sentences: Sequence[str]) -> np.ndarray:
         new = [text for text in dict.fromkeys(sentences) if text not in known]
         if new:
-            known.update(zip(new, embed.with_progress(new, processes.is_first()), strict=True))
+            known.update(zip(new, make().with_progress(new, processes.is_first()), strict=True))
         return np.stack([known[text] for text in sentences])
 
     return encode
@@ -142,7 +144,7 @@ def _remembering(embed: Embedder) -> Embed:
 def _read(folder: Folder) -> tuple[list[Paired], str]:
     """The folds that are finished, as the first process sees them, and the name of the measure."""
     with processes.exit_together():
-        path = folder / FILE
+        path = folder / FOLDS_FILE
         text = json.dumps(read_json(path)) if processes.is_first() and path.is_file() else "{}"
     found = json.loads(processes.gather(text)[0])
     return [Paired(*(part and np.array(part) for part in fold)) for fold in found.get("folds", [])], found.get(
@@ -152,4 +154,4 @@ def _read(folder: Folder) -> tuple[list[Paired], str]:
 
 def _write(folder: Folder, done: Sequence[Paired], name: str) -> None:
     folds = [[None if part is None else part.tolist() for part in paired] for paired in done]
-    write_atomically(folder / FILE, json.dumps({"measure": name, "folds": folds}) + "\n")
+    write_atomically(folder / FOLDS_FILE, json.dumps({"measure": name, "folds": folds}) + "\n")

@@ -10,7 +10,7 @@ from jaxtyping import Float32, Int
 
 from simcse_jax.data.batches import Corpus
 from simcse_jax.data.corpora import AnyCorpus
-from simcse_jax.data.held_out import FEWEST, FEWEST_IN_FOLDS, Split, hold_out, in_folds
+from simcse_jax.data.held_out import FEWEST, Split, hold_out, in_folds
 from simcse_jax.data.sources import Examples
 from simcse_jax.errors import UserError, option
 from simcse_jax.evaluation import beir, retrieval, sts
@@ -185,10 +185,11 @@ def obstacle_to_folds(
     spec: FoldsSpec,
 ) -> str:
     """Why these folds could not judge anything, as text; "" if they can."""
-    independent = int(groups.max()) + 1
-    if independent < FEWEST_IN_FOLDS:
+    fewest = min(len(np.unique(groups[of == number])) for number in range(spec.folds))
+    if fewest < FEWEST:
         stay = f"its {len(of):,} rows stay together where they share an anchor or a positive"
-        return f"{spec.data}: {stay}: {independent} groups in all; {FEWEST_IN_FOLDS} are needed"
+        in_folds = f"{groups.max() + 1:,} groups in all, {fewest} in a fold; {FEWEST} are needed in each"
+        return f"{spec.data}: {stay}: {in_folds}"
     for fold in () if scores is None else (scores[of == number] for number in range(spec.folds)):
         if np.ptp(fold) == 0:
             return f"{spec.data}: all scores of a fold are {fold[0]:g}: no correlation"

@@ -104,11 +104,16 @@ def train_and_evaluate(
         enter(job, folder, config, inputs)
         setup = make_setup(config, inputs)
         checkpoints = Checkpoints(folder.path, config.checkpoint.keep_every)
-        state, batches = setup.state(), setup.batches()
-        corpora = inputs.other_folds
+        batches, corpora = setup.batches(), inputs.other_folds
         updates = Updates(setup, batches, [corpus.batches(setup.batch_size, setup.spec.seed) for corpus in corpora])
+        cross_fitted = None
+        if inputs.folds:  # before the run's own state takes memory
+            say_tries(folder.path, inputs.fingerprints)
+            settings = [make_settings(config, count_steps(config, corpus)) for corpus in corpora]
+            cross_fitted = cross_fit(setup, updates, corpora, settings, folder.path, preemption)
+        state = setup.state()
         parts = setup, folder, Patience(config.train.patience), batches, updates, setup.settings()
-        training = Training(*parts, checkpoints, callbacks=callbacks)
+        training = Training(*parts, checkpoints, callbacks=callbacks, cross_fitted=cross_fitted)
         state, resumed = training.restore(state)
         if resumed is not None:
             preemption.saved(f"step {resumed}")
@@ -119,11 +124,7 @@ def train_and_evaluate(
             if part is not None:
                 job.callback(part.close)
         begin(training, config, resumed, int(state.step))
-        if inputs.folds:
-            say_tries(folder.path, inputs.fingerprints)
-            settings = [make_settings(config, count_steps(config, corpus)) for corpus in corpora]
-            training.cross_fitted = cross_fit(setup, updates, corpora, settings, folder.path, preemption)
-            training.ended = not training.cross_fitted.comparison.is_better
+        training.ended = training.ended or bool(cross_fitted and not cross_fitted.comparison.is_better)
         state = train(training, state, preemption, resumed, trace)
         finish(training, state)
     return processes.is_first()

@@ -123,9 +123,9 @@ def complete(config: config_dict.ConfigDict, user_fields: AbstractSet[str]) -> N
         values |= {"eval.every": 0} if folds else {}
         config.update_from_flattened_dict({name: value for name, value in values.items() if name not in user_fields})
 
-    why = "" if scored else no_judges(data, objectives)
-    settle()
-    if not (scored or why or config.data.held_out):
+    why, held_out_given = "" if scored else no_judges(data, objectives), "data.held_out" in user_fields
+    settle(held_out=config.data.held_out if held_out_given else 0)
+    if not (scored or why or held_out_given):
         folds = set_already.get("data.folds", FOLDS if data.rows < MOST_IN_FOLDS else 0)
         held_out = 0 if folds else rows_to_hold_out(data.rows)
         settle(folds, held_out)

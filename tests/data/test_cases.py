@@ -32,10 +32,10 @@ TABLE = """
 pandas_to_csv_index.csv|120|question, answer||5 folds
 r_write_csv.csv|120|question, answer||5 folds
 trailing_separators.csv|120|question, answer||5 folds
-pandas_to_csv_index_3rows.csv|3|question, answer||50 are needed
+pandas_to_csv_index_3rows.csv|3|question, answer||10 are needed
 faq_8_answers.csv|300|question, answer||300 rows stay together
 all_equal.csv|200|question, answer||200 rows stay together
-metadata_third_question_answer_category.csv|40|question, answer||50 are needed
+metadata_third_question_answer_category.csv|40|question, answer||10 are needed
 ids_first_german.csv|120|Frage, Antwort||5 folds
 header_question_mark.csv|120|What did you ask?, What was the answer?||5 folds
 lone_cr_in_a_field.tsv|120|sent0, sent1||5 folds
@@ -43,10 +43,10 @@ negatives_1_n.csv|120|anchor, positive, negative_1, negative_2, negative_3, nega
 flag_scores.jsonl|120|query, pos, neg||5 folds
 negatives_from_positives.jsonl|150|query, pos, neg||5 folds
 one_negative_for_all.csv|150|anchor, positive, negative||5 folds
-flagembedding_query_pos_neg.jsonl|30|query, pos, neg||50 are needed
-excel_semicolon_triplets.csv|29|sent0, sent1, hard_neg||50 are needed
-tabs_in_a_csv.csv|29|sent0, sent1, hard_neg||50 are needed
-triplets_quoted_by_pandas.tsv|19|sent0, sent1, hard_neg||50 are needed
+flagembedding_query_pos_neg.jsonl|30|query, pos, neg||10 are needed
+excel_semicolon_triplets.csv|29|sent0, sent1, hard_neg||10 are needed
+tabs_in_a_csv.csv|29|sent0, sent1, hard_neg||10 are needed
+triplets_quoted_by_pandas.tsv|19|sent0, sent1, hard_neg||10 are needed
 score_header_spaces.csv|120|Sentence 1, Sentence 2|Similarity Score|5 folds
 score_header_sim.csv|120|sentence1, sentence2|similarity-score|5 folds
 score_header_camel.csv|120|sentence1, sentence2|SimilarityScore|5 folds
@@ -60,11 +60,11 @@ label_float_0_5.csv|120|sentence1, sentence2|label|5 folds
 label_bool.csv|120|question1, question2|is_duplicate|5 folds
 label_bool_json.jsonl|120|question1, question2|is_duplicate|5 folds
 scored_shared_sentence.csv|150|sentence1, sentence2|score|150 rows stay together
-graded_pairs_quoted_by_pandas.tsv|6|sentence1, sentence2|score|50 are needed
-graded_pairs_unquoted.tsv|6|sentence1, sentence2|score|50 are needed
-metadata_first_genre_sentence1_sentence2.csv|40|sentence1, sentence2|score|50 are needed
+graded_pairs_quoted_by_pandas.tsv|6|sentence1, sentence2|score|10 are needed
+graded_pairs_unquoted.tsv|6|sentence1, sentence2|score|10 are needed
+metadata_first_genre_sentence1_sentence2.csv|40|sentence1, sentence2|score|10 are needed
 label_entail_only.csv|150|premise, hypothesis|label|5 folds
-similarity_nli_names.csv|40|sentence1, sentence2|similarity|50 are needed
+similarity_nli_names.csv|40|sentence1, sentence2|similarity|10 are needed
 """
 TABLES = {name: fields for name, *fields in (line.split("|") for line in TABLE.split("\n")[1:-1])}
 LABELLED = ("label_entail_only.csv", "similarity_nli_names.csv")
@@ -169,5 +169,5 @@ def test_runs_on_shared_negatives_compare_and_those_on_shared_answers_say_why_no
         done = call("tune", "--data", path, "--model", tiny_bert, "--workdir", workdir, "--config.train.epochs=1")
         assert done.returncode == 0, done.stderr
         result = json.loads((workdir / "result.json").read_text()) if (workdir / "result.json").exists() else {}
-        assert ("against_start" in result) == compared and lines(workdir)
+        assert ("against_start" in result) == compared and (compared or lines(workdir))
         assert ("300 rows stay together" in done.stdout) == (not compared)

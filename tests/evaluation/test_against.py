@@ -125,3 +125,11 @@ def test_retrieval_is_compared_by_query_and_queries_with_one_answer_are_drawn_to
 
     one, ten = (compare([task(repeated)], model(5), model(8), seed=0) for repeated in (False, True))
     assert (ten.low, ten.high) == pytest.approx((one.low, one.high), abs=1e-6)
+
+
+def test_queries_that_share_a_text_but_for_case_are_one_group():
+    queries = {"q0": "A question", "q1": "a  Question", "q2": "another", "q3": "none"}
+    documents = {"000": "An answer", "001": "an ANSWER", "002": "one more", "003": "x"}
+    judged = {("q0", "000"): 1, ("q1", "002"): 1, ("q2", "001"): 1, ("q3", "003"): 1}
+    groups = against._groups(beir.collect(queries, documents, judged, 4))
+    assert groups[0] == groups[1] == groups[2] != groups[3]

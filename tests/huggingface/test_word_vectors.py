@@ -48,7 +48,7 @@ def test_the_format_and_words_with_spaces_and_words_again_are_counted(file):
         same(read_glove(write(file, text)))
     again = "has words on more than one line ({}); the last line of each counts".format
     for text, warned in (
-        *((SPACES, [LEFT_OUT]), (f"6 2\n{SPACES}", [LEFT_OUT]), (AGAIN, [again(2)])),
+        *((SPACES, [LEFT_OUT]), (f"6 2\n{SPACES}", [LEFT_OUT]), (AGAIN, [again(2)]), (f"6 2\n{AGAIN}", [again(2)])),
         (f"12 2\n{SPACES}{AGAIN}", [LEFT_OUT, again(5)]),
     ):
         with pytest.warns(UserWarning) as found:
@@ -62,6 +62,7 @@ ZIPPED = gzip.compress(ROWS.encode())
 WRONG = {  # by what the refusal names
     "has no word vectors": ["", "\n \n", "3 2\n"],
     "line 1: (0|1|99999999999) numbers": ["the\n", "the,0.5,1\n", "the 1\ncat 2\n", "3 99999999999\n" + ROWS],
+    "line 1 announces [24] words, but 3 follow": [f"{count} 2\n{ROWS}" for count in (2, 4)],
     "line 4: has not 2 finite numbers": [f"{ROWS}dog {x}\n" for x in ("1", "1 2,5")],
     "line 2: has not 2 finite numbers": [f"the 1 2\ncat {x}\n" for x in ("1 two", "inf 1", "1e39 1", "1")],
     "line 1: has not 2 finite numbers": ["the 1 nan\n", "the 1 1_0\n", "the 1 2\t3\n"],

@@ -1,3 +1,5 @@
+from types import SimpleNamespace
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -6,8 +8,10 @@ from support.checks import random
 from support.equations import assert_is_equation
 from support.steps import alone, named
 
+from simcse_jax.errors import UserError
 from simcse_jax.objectives import info_nce as module
 from simcse_jax.objectives.negatives import Candidates
+from simcse_jax.objectives.objective import Columns
 
 USUAL = {"temperature": 0.5, "hard_negative_weight": 1.0, "similarity": "cosine", "symmetric": False}
 
@@ -156,3 +160,13 @@ def test_a_zero_embedding_has_a_finite_gradient():
         return jnp.sum(module.info_nce(x, x, None, jnp.arange(2), temperature=0.05))
 
     assert np.all(np.isfinite(jax.jit(jax.grad(total))(jnp.array([[0.0, 0.0], [1.0, 2.0]]))))
+
+
+def test_a_hardness_of_hard_negatives_needs_some():
+    fields = SimpleNamespace(hardness=5.0, weighted="own", negatives="other")
+    module.InfoNCE().check_columns(fields, Columns("a.csv", 3, 3, 3))
+    fields.hardness, two = 0.0, Columns("a.csv", 2, 2, 2)
+    module.InfoNCE().check_columns(fields, two)
+    fields.hardness = 5.0
+    with pytest.raises(UserError, match=r"info_nce\.weighted=own: a\.csv has no hard negatives"):
+        module.InfoNCE().check_columns(fields, two)

@@ -27,7 +27,7 @@ def test_the_start_embeds_a_text_once():
             return np.array([[len(sentence)] for sentence in sentences], np.float32)
 
     embedder = Embedder()
-    embed = folds._remembering(embedder)
+    embed = folds._remembering(lambda: embedder)
     assert embed(["a", "bb", "a"])[:, 0].tolist() == [1, 2, 1] and embed(["ccc", "bb"])[:, 0].tolist() == [3, 2]
     assert embedder.seen == ("a", "bb", "ccc")
 

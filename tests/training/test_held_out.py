@@ -103,8 +103,10 @@ def test_no_fold_is_scored_on_what_its_model_was_trained_on():
 def test_folds_that_can_judge_nothing_are_refused():
     for columns, scores, named in (
         ((ANCHORS,), None, "data.folds=5: pairs.csv has sentences without positives"),
-        ((["the same"] * 100, POSITIVES), None, "data.folds=5: .*: 1 groups in all; 50 are needed"),
-        ((ANCHORS[:40], POSITIVES[:40]), None, "data.folds=5: .*: 40 groups in all; 50 are needed"),
+        ((["the same"] * 100, POSITIVES), None, "data.folds=5: .*: 1 groups in all, 0 in a fold; 10 are needed"),
+        ((ANCHORS[:40], POSITIVES[:40]), None, "data.folds=5: .*: 40 groups in all, 8 in a fold; 10 are needed"),
+        # Most rows share an anchor, and fill a fold alone.
+        ((["the same"] * 50 + ANCHORS[50:], POSITIVES), None, "data.folds=5: .*: 51 groups in all, 1 in a fold"),
         ((ANCHORS, POSITIVES), np.ones(100, np.float32), "data.folds=5: .* all scores of a fold are 1"),
     ):
         with pytest.raises(UserError, match=named):

@@ -124,10 +124,10 @@ def test_what_follows_from_data_and_other_fields(complete):
     for rows, names, kind, more, expected, said in (
         (PAIRS, QA, "csv", "data.subsample=150 data.folds=0", {"data.held_out": 45}, "tune: 150 pairs"),
         (PAIRS[:40], QA, "csv", "seed=1", {"data.held_out": 0, "train.batch_size": 16, "eval.against_start": False},
-         "40 groups in all; 50 are needed"),
+         "40 groups in all, 8 in a fold; 10 are needed"),
         (PAIRS, QA, "csv", "objective.gist.weight=1 teacher.model=x", {"data.held_out": 0}, "start: objective.gist is"),
         ([(f"a {n}", f"b {n % 8}") for n in range(300)], QA, "csv", "seed=1",
-         {"data.held_out": 0, "eval.against_start": False, "train.epochs": 5}, "8 groups in all; 50 are needed"),
+         {"data.held_out": 0, "eval.against_start": False, "train.epochs": 5}, "8 groups in all, 1 in a fold; 10 are"),
         (LISTS, None, "jsonl", "seed=1", {"data.folds": 5, "eval.every": 0}, "tune: 400 triplets (query, pos, neg)"),
         (TOPICS, ["text", "label"], "csv", "seed=1", {"data.positives": ""}, "tune: 200 sentences"),
         (SENTENCES, None, "txt", "seed=1", {"data.held_out": 0, "train.batch_size": 64, "train.learning_rate": 1e-5},
@@ -144,6 +144,9 @@ def test_what_is_given_stays_and_bad_values_are_refused_before_they_are_used(com
     given["data.max_length"] = 12
     config, _ = complete(PAIRS, QA, "csv", *(f"--config.{name}={value}" for name, value in given.items()))
     assert given.items() <= flatten(config).items() and config.eval.every == 0
+    assert config.eval.against_start and not config.data.folds
+    config, _ = complete(PAIRS, QA, "csv", "--config.data.held_out=0")
+    assert not (config.eval.against_start or config.data.folds or config.data.held_out)
     with pytest.raises(UserError, match=r"config\.train\.batch_size=0"):
         complete(PAIRS, QA, "csv", "--config.train.batch_size=0")
 

@@ -6,6 +6,7 @@ process waits for another, and a dead one's work is done by those that are left.
 a damaged one is found before anything is concluded from it.
 """
 
+import contextlib
 import fnmatch
 import itertools
 from collections.abc import Mapping, Sequence
@@ -15,7 +16,7 @@ from typing import Any, NamedTuple
 from simcse_jax.data.identity import names_in, read_sealed, sealed, stamp_of
 from simcse_jax.errors import UserError
 from simcse_jax.host.hidden import COUNTED, DOT, PLAN, RANGES
-from simcse_jax.host.storage import Folder, is_of_macos, is_remote, written_once
+from simcse_jax.host.storage import Folder, is_of_macos, written_once
 
 AT_A_TIME = 32  # sources examined at once
 LEFTOVERS = f"{DOT}embeddings-*.tmp"  # files that killed processes did not finish
@@ -84,8 +85,8 @@ def leave(folder: Folder) -> None:
     names = names_in(folder) if folder.is_dir() else set()
     if names and all(is_of_macos(name) or any(fnmatch.fnmatch(name, note) for note in own) for name in names):
         for name in sorted(names, key=lambda name: name == own[-1]):  # the plan last
-            (folder / name).unlink()
-        if not is_remote(folder):
+            (folder / name).unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # another process may have begun or left it
             folder.rmdir()
 
 

@@ -68,7 +68,7 @@ def all_runs(variants: Sequence[tuple[Variant, Section]], sweep: Section, folder
         check_installed(config.train.report_to)
         if config.parallel.processes != 1:
             raise UserError(f"{where} config.parallel.processes: a sweep runs in one process; set it to 1")
-        if not has_scores(config):
+        if not (has_scores(config) or config.data.folds):
             name = option("eval", "FILE")
             raise UserError(
                 f"{where} config.eval.data is empty, and a sweep is a table of scores; give {name}: pairs with scores"
