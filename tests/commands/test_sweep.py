@@ -33,9 +33,9 @@ def test_tuned_models_are_compared_by_what_is_held_out(tiny_bert, tmp_path):
     args += ["--config.train.max_steps=2", "--config.train.batch_size=8"]
     done = call("sweep", *args, f"--data={tmp_path / 'pairs.csv'}")
     assert done.returncode == 0, done.stderr
-    measure = "Spearman × 100"
+    measure = "Spearman × 100, mean of 5 folds"
     assert f"| variant | {measure}, before | Δ | p | {measure}, after | Δ | p |" in done.stdout
-    assert f"{measure}, before: all rows have the same mean." in done.stdout and "data.held_out=21" in done.stdout
+    assert f"{measure}, before: all rows have the same mean." in done.stdout and "data.folds=5" in done.stdout
     with open(tmp_path / "sweep" / "tune.csv", newline="") as file:
         cells = {(row["variant"], row["metric"].rpartition(" ")[2]): row["seed_2"] for row in csv.DictReader(file)}
     for (variant, metric), value in cells.items():

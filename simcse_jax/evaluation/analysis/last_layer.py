@@ -73,7 +73,7 @@ def measure_last_layer(
     survey: Survey,
     sample: Sample,
     temperature: float | None = None,
-    under_dropout: spectrum.Positives | None = None,
+    under_dropout: tuple[spectrum.Rows, spectrum.Rows] | None = None,
     *,
     show_progress_bar: bool = False,
 ) -> Measured:

@@ -37,7 +37,7 @@ def measure(
     embeddings: Rows,
     positives: Positives | None = None,
     temperature: float | None = None,
-    under_dropout: Positives | None = None,
+    under_dropout: tuple[Rows, Rows] | None = None,
 ) -> Spectrum:
     """All of it: with the objective's temperature both sides of equation 7, and the terms of equation 6.
 

@@ -222,8 +222,7 @@ def describe_runs(runs: Sequence[SweepRun]) -> str:
         names.remove("eval.tasks")
     if any(run.config.eval.retrieval.data for run in runs):
         names += [f"eval.retrieval.{name}" for name in ("data", "split", "documents", "storage")]
-    if any(run.config.data.held_out for run in runs):
-        names.append("data.held_out")
+    names += [name for name in ("data.held_out", "data.folds") if any(fields_of[name] for fields_of in fields)]
     if any(run.config.eval.transfer for run in runs):
         names.append("eval.transfer_protocol")
     common = [f"{name}={_text(fields[0][name])}" for name in names if all(f[name] == fields[0][name] for f in fields)]
