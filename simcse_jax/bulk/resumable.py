@@ -76,9 +76,10 @@ class Resumable:
         self.state.unlink()
 
     def _open(self) -> IO[bytes]:
+        file = os.fdopen(os.open(self._partial, os.O_RDWR | os.O_CREAT, 0o666), "r+b")
         if not self.done:
             self.state.unlink(missing_ok=True)  # its file no longer exists
-        return os.fdopen(os.open(self._partial, os.O_RDWR | os.O_CREAT, 0o666), "r+b")
+        return file
 
     def _write(self, file: IO[bytes], place: int, data: bytes | memoryview, **state: Any) -> None:
         """Writes bytes at a place, and then what is done; both are safe when this returns."""
@@ -87,7 +88,12 @@ class Resumable:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
-        write_atomically(self.state, json.dumps(state | {"about": self._about}, indent=2) + "\n")
+        try:
+            write_atomically(self.state, json.dumps(state | {"about": self._about}, indent=2) + "\n")
+        except UserError:
+            if not self.done:  # nothing could be resumed
+                self._partial.unlink(missing_ok=True)
+            raise
 
 
 class PartialEmbeddings(Resumable):

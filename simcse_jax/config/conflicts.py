@@ -31,13 +31,17 @@ def check_together(config: Section) -> None:
     """Refuses fields that do not go together, by the name of one of them."""
     groups = (_of_model, _of_columns, _of_spans, _of_objectives, _of_templates, _of_sources, _of_scores, _of_processes)
     for name, reason in chain.from_iterable(group(config) for group in groups):
-        shown = "" if isinstance(config[name], Section) else f"={config[name]!r:.100}"
+        value = config[name]
+        shown = ",".join(map(str, value)) if isinstance(value, tuple) else f"{value!r}"
+        shown = "" if isinstance(value, Section) else f"={shown:.100}"
         raise UserError(f"config.{name}{shown}: {reason}")
 
 
 def _of_model(config: Section) -> Conflicts:
     model, widths = config.model, config.model.convolutions.widths
     head = HEADS[model.mlp]
+    if model.lora.init_from and not model.lora.rank:
+        yield "model.lora.init_from", "needs model.lora.rank, the adapter's"
     if head.trained and model.pooler == "cls_before_pooler":
         yield "model.mlp", "the pooler cls_before_pooler never has a head; set model.mlp=none, or model.pooler=cls"
     if head.trained and widths:

@@ -12,6 +12,7 @@ Sentences are split at white space, as sentence-transformers does.
 
 import array
 import codecs
+import functools
 import gzip
 import json
 import re
@@ -31,6 +32,7 @@ from simcse_jax.huggingface.weight_files import read_weights, write_safetensors
 from simcse_jax.huggingface.weight_names import tensor_of
 
 HEADER = re.compile(rb"\d+ \d+")
+LONGEST = 1 << 24  # bytes of a line
 PADDING = "PADDING_TOKEN"  # row 0, whose vector is zero; sentence-transformers' name
 # English words that an average leaves out, as sentence-transformers (Apache 2.0) does by default.
 ENGLISH_STOP_WORDS = frozenset(Path(__file__).with_name("english_stop_words.txt").read_text(encoding="utf-8").split())
@@ -52,12 +54,15 @@ def read_glove(path: Path) -> Vectors:
 
     Warnings count the lines that are left out, and those of words that are there more than once.
     """
+    if path.exists() and not path.is_file():  # a pipe might never have a writer
+        raise UserError(f"{path}: is no file; name one of word vectors, such as glove.6B.300d.txt")
     try:
         with warnings.catch_warnings(), open(path, "rb") as file:
             warnings.simplefilter("error", DeprecationWarning)  # NumPy 2.0 warns of what is not a number
             is_compressed = file.read(2) == b"\x1f\x8b"
             file.seek(0)
-            return _read(path, gzip.GzipFile(fileobj=file) if is_compressed else file)
+            opened: Any = gzip.GzipFile(fileobj=file) if is_compressed else file
+            return _read(path, iter(functools.partial(opened.readline, LONGEST), b""))
     except (OSError, EOFError, zlib.error) as error:
         raise UserError(
             f"{path}: cannot be read: {system_message(error)}; name a file of word vectors, such as glove.6B.300d.txt"
@@ -68,6 +73,8 @@ def _read(path: Path, lines: Iterable[bytes]) -> Vectors:
     rows: dict[str, int] = {PADDING: 0}  # of the table, by word
     table, announced, dimension, left_out, again = array.array("f"), 0, 0, 0, 0
     for number, line in enumerate(lines, 1):
+        if len(line) == LONGEST:
+            raise UserError(f"{path}: line {number}: has {LONGEST >> 20} MB or more; it is not a file of word vectors")
         text = (line.removeprefix(codecs.BOM_UTF8) if number == 1 else line).rstrip(b" \r\n")
         if not text:
             continue

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 from hostile.case import DONE, REFUSED, Case, Reader
-from hostile.damages import Make, both, change, change_tensors, cut, write
+from hostile.damages import Make, both, change_tensors, cut, write
 from hostile.line_damages import DEEP, cells, of_lines, records
 from hostile.seeds import TAUGHT_RUN, train_arguments
 from support import write_model
@@ -88,7 +88,6 @@ def kept(make: Make) -> Make:
 
 FILE = "kept/file"
 OF_KEPT: dict[str, Make] = {"empty": write(FILE, b""), "cut": cut(FILE, 0.5)}
-OF_KEPT |= {"a byte changed": change(FILE, lambda data: data[:-100] + bytes([data[-100] ^ 1]) + data[-99:])}
 OF_KEPT |= {"text": write(FILE, b"a cat\n" * 99)}
 
 

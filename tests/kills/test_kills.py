@@ -20,7 +20,7 @@ BY_TIME = 4  # every fourth kill
 INDEXES, EXPORTS = ("a new index", "an index that grows"), ("a new export", "an export that is replaced")
 
 
-@pytest.mark.parametrize("name", [*KILLS, "a prepared corpus", *INDEXES, *EXPORTS, "a sweep", "a sweep in one program"])
+@pytest.mark.parametrize("name", [*KILLS, "a prepared corpus", *INDEXES, *EXPORTS, "a sweep"])
 def test_a_killed_job_is_finished_by_the_same_command(name, jobs, warm, tmp_path, capsys):
     job, count = jobs[name], int(os.environ.get("KILLS") or KILLS.get(name, 5))
     generator = random.Random(f"{SEED} {name}")
