@@ -56,8 +56,8 @@ UNUSED = [  # values, those of them that have no effect
     ("train.bias_correction=False train.milestones=5:0.5 train.mu_dtype=bfloat16 train.schedule=steps", ""),
     ("model.lora.alpha=8 model.lora.targets=query model.lora.dropout=0.1",
      "model.lora.alpha model.lora.dropout model.lora.targets"),
-    ("eval.postprocess_data=target eval.postprocess_dimensions=8 model.lora.init_from=folder",
-     "eval.postprocess_data eval.postprocess_dimensions model.lora.init_from"),
+    ("eval.postprocess_data=target eval.postprocess_dimensions=8",
+     "eval.postprocess_data eval.postprocess_dimensions"),
     ("train.epochs=0 train.learning_rate=1e-3 views.positive=shared", "train.learning_rate views.positive"),
 ]  # fmt: skip
 

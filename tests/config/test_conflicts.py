@@ -33,6 +33,12 @@ TOGETHER = [  # the field that is named, values that do not go together
     ("data.spans.positives", "data.positives=spans objective.replaced_token_detection.weight=1 model.generator=x"),
     ("analysis.data", "analysis.every=10 eval.data="),
     ("train.patience", "train.patience=2 eval.data="),
+    ("model.lora.init_from", "model.lora.init_from=folder"),
+    ("data.folds", "eval.data= data.folds=5 data.held_out=10"),
+    ("data.folds", "data.folds=5"),  # eval.data is there
+    ("data.folds", "eval.data= data.folds=5 data.weights=1,2"),
+    ("data.folds", "eval.data= data.folds=5 data.mixed=True"),
+    ("data.folds", "eval.data= data.folds=5 data.positives=all"),
     ("eval.pooler", "eval.pooler=avg model.mlp=always"),
     ("eval.development_pooler", "eval.development_pooler=avg model.mlp=always"),
     *(("matryoshka.weights", f"matryoshka.dimensions=64 matryoshka.weights={given}")
