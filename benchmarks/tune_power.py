@@ -1,4 +1,4 @@
-"""How often `tune` finds a gain, by simulation: five folds beside one part that is held out.
+"""How often `tune` finds a gain, by simulation: five folds, and one part that is held out.
 
     python -m benchmarks.tune_power --data SentEval/data/downstream --output power.csv [--picture power.png]
 

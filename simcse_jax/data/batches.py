@@ -23,6 +23,8 @@ EXTREME = 4.5  # the large program fits this many standard deviations above the 
 LOOKED_AT = 2**18  # steps whose tokens are counted before training, which takes seconds
 MANY_STEPS = 500  # a second compilation pays off from this many steps on
 
+ROWWISE = ("input_ids", "attention_mask", "labels", "present", "scores", "texts", "apart")  # arrays of a corpus
+
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Corpus(MixedCorpus):
@@ -69,39 +71,33 @@ class Corpus(MixedCorpus):
         """The number of sentences in the example with the fewest."""
         return self.num_columns if self.present is None else int(self.present.sum(axis=1).min())
 
+    def only(self, rows: np.ndarray | slice) -> "Corpus":
+        """The corpus of these rows, as one source, with the columns and places of all rows."""
+        arrays = {name: array for name in ROWWISE if (array := getattr(self, name)) is not None}
+        taken: dict[str, Any] = {name: array[rows] for name, array in arrays.items()}
+        teacher = self.teacher and self.teacher._replace(places=self.teacher.places[rows])
+        return dataclasses.replace(self, **taken, teacher=teacher, sizes=())
+
     def of_source(self, number: int) -> "Corpus":
         """The rows of one of several sources, with only the columns and places that it needs."""
         first = sum(self.sizes[:number])
-        rows = slice(first, first + self.sizes[number])
-        present = None if self.present is None else self.present[rows]
-        width = self.input_ids.shape[1] if present is None else int(present.sum(axis=1).max())
-        longest = np.count_nonzero(self.attention_mask[rows, :width], axis=2).max(axis=0)
-        most = max(padded_length(int(longest.max()), self.input_ids.shape[2]), 1)
+        part = self.only(slice(first, first + self.sizes[number]))
+        present, scores, teacher = part.present, part.scores, part.teacher
+        width = part.input_ids.shape[1] if present is None else int(present.sum(axis=1).max())
+        longest = np.count_nonzero(part.attention_mask[:, :width], axis=2).max(axis=0)
+        most = max(padded_length(int(longest.max()), part.input_ids.shape[2]), 1)
         split = self.lengths and width > 1
         lengths = tuple(padded_length(length, most) for length in longest.tolist()) if split else ()
-        scores = None if self.scores is None else self.scores[rows]
-        teacher = self.teacher and self.teacher._replace(places=self.teacher.places[rows, :width])
         return dataclasses.replace(
-            self,
-            input_ids=self.input_ids[rows, :width, :most],
-            attention_mask=self.attention_mask[rows, :width, :most],
-            labels=None if self.labels is None else self.labels[rows],
+            part,
+            input_ids=part.input_ids[:, :width, :most],
+            attention_mask=part.attention_mask[:, :width, :most],
             scores=scores if scores is None or scores.ndim == 1 else scores[:, : width - 1],
             present=None if present is None or present[:, :width].all() else present[:, :width],
-            teacher=teacher,
+            teacher=teacher and teacher._replace(places=teacher.places[:, :width]),
             lengths=lengths,
-            sizes=(),
             prompts=self.prompts[number : number + 1],
         )
-
-    def only(self, rows: np.ndarray) -> "Corpus":
-        """The corpus of these rows of its sources together, with places for the longest sentences of all rows."""
-        arrays = (self.input_ids, self.attention_mask, self.labels, self.present, self.scores, self.texts, self.apart)
-        names = ("input_ids", "attention_mask", "labels", "present", "scores", "texts", "apart")
-        taken: dict[str, Any] = {
-            name: array[rows] for name, array in zip(names, arrays, strict=True) if array is not None
-        }
-        return dataclasses.replace(self, **taken, sizes=(), prompts=self.prompts[:1])
 
     def take(self, array: np.ndarray, rows: np.ndarray) -> np.ndarray:
         """Rows (B, …) of an array of the corpus (N, C, …); for pairs, from row numbers (B, 2) in a single column."""

@@ -3,7 +3,6 @@
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from simcse_jax.models.arrays import AnyArray
@@ -39,7 +38,4 @@ class BidirectionalMargin(declarations.BidirectionalMargin):
     def loss(self, embedded: Embedded, **fields: Any) -> Float[Array, ""]:
         """The mean of `bidirectional_margin` over the soft negatives that the batch has; 0 if it has none."""
         losses = bidirectional_margin(*embedded.pair, embedded["hard_negatives"], **fields)
-        present = embedded.present_in("hard_negatives")
-        has_triplet = jnp.ones_like(losses, bool) if present is None else present
-        total, count = (embedded.psum(jnp.sum(part)) for part in (jnp.where(has_triplet, losses, 0.0), has_triplet))
-        return total / jnp.maximum(count, 1)
+        return embedded.mean_of_present(losses, "hard_negatives")

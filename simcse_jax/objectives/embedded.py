@@ -70,6 +70,13 @@ class Embedded:
         """Whether the local rows have the sentences of these views; None: they have all."""
         return None if self.present is None else self.stacked(*names, of=self.present)
 
+    def mean_of_present(self, losses: Float[Array, "K B"], *names: str) -> Float[Array, ""]:
+        """The mean over the global batch of losses of these views' sentences that are there; 0 if none is."""
+        present = self.present_in(*names)
+        is_there = jnp.ones_like(losses, bool) if present is None else present
+        total, count = (self.psum(jnp.sum(part)) for part in (jnp.where(is_there, losses, 0.0), is_there))
+        return total / jnp.maximum(count, 1)
+
     def candidates(self, *names: str, pair: tuple[str, str] = ("anchor", "positive")) -> Candidates | None:
         """Which of these views of the global batch are left out as negatives, kind after kind; None: none.
 

@@ -76,9 +76,9 @@ def info_nce(
     ) -> Float[Array, "R C"]:
         """Without false negatives, and weighted by hardness; an example's own positive stays as it is."""
         chosen = {"own": is_own if hard else False, "others": ~is_own, "all": True if hard else ~is_own}[weighted]
-        found = jnp.add(logits, jnp.where(chosen, hardness * temperature * jax.lax.stop_gradient(logits), 0.0))
+        weighed = jnp.add(logits, jnp.where(chosen, hardness * temperature * jax.lax.stop_gradient(logits), 0.0))
         is_false = jnp.greater(logits, positive[:, None] + margin / temperature)
-        return jnp.where(is_false, -jnp.inf, found) if leaves_out else found
+        return jnp.where(is_false, -jnp.inf, weighed) if leaves_out else weighed
 
     def losses(
         anchors: Float[AnyArray, "R D"],

@@ -41,7 +41,4 @@ class Triplet(declarations.Triplet):
     def loss(self, embedded: Embedded, **fields: Any) -> Float[Array, ""]:
         """The mean of `triplet` over the triplets that the batch has."""
         losses = triplet(*embedded.pair, embedded["hard_negatives"], **fields)
-        present = embedded.present_in("hard_negatives")
-        is_there = jnp.ones_like(losses, bool) if present is None else present
-        total, count = (embedded.psum(jnp.sum(part)) for part in (jnp.where(is_there, losses, 0.0), is_there))
-        return total / jnp.maximum(count, 1)
+        return embedded.mean_of_present(losses, "hard_negatives")

@@ -12,7 +12,7 @@ from simcse_jax.runs.reporters.opening import check_installed
 from simcse_jax.runs.workdir import Workdir
 from simcse_jax.training.inputs import Inputs
 from simcse_jax.training.programs import Updates
-from simcse_jax.training.run import count_steps, read
+from simcse_jax.training.run import count_fold_steps, read
 from simcse_jax.training.setup import make_setup
 
 STEPS = 4  # to make; the first step of each program is not timed
@@ -26,15 +26,14 @@ def dry_run(config: Section, workdir: str = "") -> None:
     with processes.exit_together():
         inputs = read(config, folder)
     steps = inputs.total_steps
-    corpora = inputs.other_folds
-    of_folds = sum(count_steps(config, corpus) for corpus in corpora)
+    of_folds = sum(count_fold_steps(config, inputs))
     before = f"; before them {of_folds:,} of the models of {config.data.folds} folds" if of_folds else ""
     processes.say(describe(inputs, config.train.batch_size, config.eval.every) + before)
     if not steps:
         return
     setup = make_setup(config, inputs)
     state, batches, settings = setup.state(), setup.batches(), setup.settings()
-    updates = Updates(setup, batches, [corpus.batches(setup.batch_size, setup.spec.seed) for corpus in corpora])
+    updates = Updates(setup, batches, setup.fold_batches())
     taken = []
     for step in range(min(STEPS, steps)):
         batch = setup.read(batches, step)

@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from simcse_jax.data.batches import Corpus
 from simcse_jax.data.corpora import AnyBatches
 from simcse_jax.devices import processes
 from simcse_jax.devices.preemption import Preemption
@@ -45,7 +44,7 @@ class CrossFitted(NamedTuple):
 def cross_fit(
     setup: Setup,
     updates: Updates,
-    corpora: Sequence[Corpus],
+    batches: Sequence[AnyBatches],
     settings: Sequence[StepSettings],
     folder: Folder,
     preemption: Preemption,
@@ -53,10 +52,9 @@ def cross_fit(
     """Trains and compares the folds' models, all with the programs of `updates`.
 
     Args:
-      corpora: the rows that each is trained on (`Folds.others`).
-      settings: of each, with the number of its steps.
+      batches, settings: of each fold's model (`Setup.fold_batches`).
       folder: of the run; folds that are finished there are not trained again.
-      preemption: told what is saved.
+      preemption: learns what is saved.
 
     Raises:
       UserError: when a model's parameters are no longer finite.
@@ -69,8 +67,7 @@ def cross_fit(
         return setup.embed.with_params(setup.model(setup.gather_for_scoring(params)))
 
     def judge(number: int) -> tuple[Paired, str]:
-        batches = corpora[number].batches(setup.batch_size, setup.spec.seed)
-        model = embedder(_train(setup, updates, batches, settings[number]))
+        model = embedder(_train(setup, updates, batches[number], settings[number]))
         try:
             (paired,), name = measure([evaluators[number]], start, model.with_progress)
         except NotFinite as error:
@@ -91,23 +88,21 @@ def cross_fit(
         before, after = paired.all_rows
         processes.say(f"{saved}: {name} {before:.2f} before, {after:.2f} after")
     comparison = compare(done, f"{name}, mean of {len(done)} folds", setup.spec.seed)
-    each = [paired.all_rows for paired in done]
-    return CrossFitted(
-        comparison, [(round(before, 4), round(after, 4)) for before, after in each], len(setup.inputs.folds.of)
-    )
+    scores = [(round(before, 4), round(after, 4)) for before, after in (paired.all_rows for paired in done)]
+    return CrossFitted(comparison, scores, len(setup.inputs.folds.of))
 
 
 def say_tries(folder: Folder, fingerprints: Mapping[str, str]) -> None:
-    """Says how many runs beside this one judged the same start on the same rows: each may keep a gain that is none."""
-    names = ("data.train", "model.init_from")
-    others = 0
+    """Says how many other runs there judged the same start on the same rows: each may keep a gain that is none."""
+    wanted = {name: fingerprints[name] for name in ("data.train", "model.init_from")}
+    tries = 0
     if processes.is_first() and not is_remote(folder):
         for path in folder.parent.glob(f"*/{FOLDS_FILE}"):
             with contextlib.suppress(UserError):
-                found = read_json(path.parent / "run.json")["sha256"]
-                others += path.parent != folder and all(found[name] == fingerprints[name] for name in names)
-    if others:
-        runs = "another run" if others == 1 else f"{others} other runs"
+                run = read_json(path.parent / "run.json")
+                tries += path.parent != folder and wanted.items() <= run.get("sha256", {}).items()
+    if tries:
+        runs = "another run" if tries == 1 else f"{tries} other runs"
         processes.say(
             f"{runs} in {folder.parent} tried the same rows and start: of three tries of data that teach nothing one "
             "is kept in up to 10% of cases, so decide by the first, or by other data (--eval)"

@@ -106,15 +106,27 @@ def split_rows(spec: HeldOutSpec, examples: Examples) -> Split:
 
 def obstacle(spec: HeldOutSpec, examples: Examples, split: Split) -> str:
     """Why rows cannot be held out, as text; "" if they can."""
-    parts = (split.development, split.test)
-    where, fewest = " in each half" * spec.chooses, min(map(split.independent, parts))
+    where, parts = " in each half" * spec.chooses, [split.development, split.test]
+    names = f"among those held out{where}", f"that are held out{where}"
+    return _why_not(spec.data, split.groups, examples.scores, parts, *names)
+
+
+def _why_not(
+    data: str,
+    groups: Int[np.ndarray, " N"],
+    scores: Float32[np.ndarray, " N"] | None,
+    parts: Sequence[Int[np.ndarray, " _"]],
+    among: str,
+    of_part: str,
+) -> str:
+    """Why one of these parts of the rows could not judge, as text; the last two name a part in sentences."""
+    fewest = min(len(np.unique(groups[rows])) for rows in parts)
     if fewest < FEWEST:
-        groups = f"{split.groups.max() + 1:,} groups in all, {fewest} among those held out{where}; {FEWEST} are needed"
-        why = f"its {len(examples):,} rows stay together where they share an anchor or a positive"
-        return f"{spec.data}: {why}: {groups}"
-    for scores in () if examples.scores is None else (examples.scores[rows] for rows in parts):
-        if np.ptp(scores) == 0:
-            return f"{spec.data}: all scores that are held out{where} are {scores[0]:g}: no correlation"
+        stay = f"its {len(groups):,} rows stay together where they share an anchor or a positive"
+        return f"{data}: {stay}: {groups.max() + 1:,} groups in all, {fewest} {among}; {FEWEST} are needed"
+    for part in () if scores is None else (scores[rows] for rows in parts):
+        if np.ptp(part) == 0:
+            return f"{data}: all scores {of_part} are {part[0]:g}: no correlation"
     return ""
 
 
@@ -185,12 +197,5 @@ def obstacle_to_folds(
     spec: FoldsSpec,
 ) -> str:
     """Why these folds could not judge anything, as text; "" if they can."""
-    fewest = min(len(np.unique(groups[of == number])) for number in range(spec.folds))
-    if fewest < FEWEST:
-        stay = f"its {len(of):,} rows stay together where they share an anchor or a positive"
-        in_folds = f"{groups.max() + 1:,} groups in all, {fewest} in a fold; {FEWEST} are needed in each"
-        return f"{spec.data}: {stay}: {in_folds}"
-    for fold in () if scores is None else (scores[of == number] for number in range(spec.folds)):
-        if np.ptp(fold) == 0:
-            return f"{spec.data}: all scores of a fold are {fold[0]:g}: no correlation"
-    return ""
+    parts = [np.flatnonzero(of == number) for number in range(spec.folds)]
+    return _why_not(spec.data, groups, scores, parts, "in a fold", "of a fold")

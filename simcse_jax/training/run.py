@@ -104,13 +104,13 @@ def train_and_evaluate(
         enter(job, folder, config, inputs)
         setup = make_setup(config, inputs)
         checkpoints = Checkpoints(folder.path, config.checkpoint.keep_every)
-        batches, corpora = setup.batches(), inputs.other_folds
-        updates = Updates(setup, batches, [corpus.batches(setup.batch_size, setup.spec.seed) for corpus in corpora])
+        batches, of_folds = setup.batches(), setup.fold_batches()
+        updates = Updates(setup, batches, of_folds)
         cross_fitted = None
         if inputs.folds:  # before the run's own state takes memory
             say_tries(folder.path, inputs.fingerprints)
-            settings = [make_settings(config, count_steps(config, corpus)) for corpus in corpora]
-            cross_fitted = cross_fit(setup, updates, corpora, settings, folder.path, preemption)
+            settings = [make_settings(config, steps) for steps in count_fold_steps(config, inputs)]
+            cross_fitted = cross_fit(setup, updates, of_folds, settings, folder.path, preemption)
         state = setup.state()
         parts = setup, folder, Patience(config.train.patience), batches, updates, setup.settings()
         training = Training(*parts, checkpoints, callbacks=callbacks, cross_fitted=cross_fitted)
@@ -204,6 +204,11 @@ def read_inputs(config: Section) -> Inputs:
     return inputs._replace(
         evaluation=evaluation and evaluation.with_prompts(prompts), folds=folds and folds.with_prompts(prompts)
     )
+
+
+def count_fold_steps(config: Section, inputs: Inputs) -> list[int]:
+    """The steps of the model that judges each fold; [] without folds."""
+    return [count_steps(config, corpus) for corpus in inputs.other_folds]
 
 
 def count_steps(config: Section, corpus: AnyCorpus) -> int:

@@ -159,6 +159,10 @@ class Setup:
         """The batches of all steps."""
         return (self.inputs.corpus or NOTHING).batches(self.batch_size, self.spec.seed)
 
+    def fold_batches(self) -> list[AnyBatches]:
+        """For each fold, the batches of the rows of all others."""
+        return [corpus.batches(self.batch_size, self.spec.seed) for corpus in self.inputs.other_folds]
+
     def read(self, batches: AnyBatches, step: int) -> Batch:
         """The batch of an update, as the compiled step takes it; each process reads its own rows.
 
@@ -286,8 +290,7 @@ def make_setup(config: Section, inputs: Inputs) -> Setup:
     numbers = make_settings(config, max(schedule.total, 1))  # it divides the learning rate
     pairs = None
     if sample and trains_on_itself(recipes[0]) and find_temperature(config.objective):
-        tokens = embed.tokenizer, sample.sentences, config.data.max_length
-        pairs = make_dropout_pairs(scored, recipes[0], numbers, *tokens, split_over_examples(mesh), embed.by_rows)
+        pairs = make_dropout_pairs(embed, recipes[0], numbers, sample.sentences, config.data.max_length)
     return Setup(
         spec,
         inputs,

@@ -133,6 +133,11 @@ def complete(config: config_dict.ConfigDict, user_fields: AbstractSet[str]) -> N
             settle(folds, 2 * held_out)
         if why := find_obstacle(data, config):
             settle()
+    say_settings(config, data, why)
+
+
+def say_settings(config: config_dict.ConfigDict, data: DataSummary, why: str) -> None:
+    """Prints the settings, and `why` nothing is compared with the start, if so."""
     columns = f" ({listed(data.columns)})" if data.columns[1:] else ""
     train, score_every = config.train, config.eval.every
     shown = {

@@ -4,7 +4,8 @@ import pytest
 from support import sentences
 
 from simcse_jax.config.fields import default_config
-from simcse_jax.devices.mesh import compile_by_rows, data_mesh, replicate, replicated_sharding, split_over_examples
+from simcse_jax.devices.mesh import data_mesh, replicate, replicated_sharding, split_over_examples
+from simcse_jax.encoding.embedder import Embedder
 from simcse_jax.evaluation.analysis import spectrum
 from simcse_jax.huggingface.tokenizer import Tokenizer
 from simcse_jax.models.sentence_encoder import build
@@ -26,9 +27,9 @@ def test_the_terms_of_the_pairs_are_the_loss_of_a_step_on_the_same_sentences(tin
     model, texts, (recipe, numbers) = load_model(str(tiny_bert)), sentences(21), recipe_of()
     tokenizer, graph = Tokenizer(model.folder, model.config), build(model.config, with_head=False)[0]
     mesh = data_mesh(jax.devices()[:2])  # 21 rows and one that fills up
-    given = tokenizer, texts, 32, split_over_examples(mesh), compile_by_rows
+    embed = Embedder(graph, {}, "cls", False, tokenizer, 32, sharding=split_over_examples(mesh))
     params = {name: value for name, value in model.params.items() if not name.startswith("head.")}
-    pairs = dropout_pairs.make_dropout_pairs(graph, recipe, numbers, *given)
+    pairs = dropout_pairs.make_dropout_pairs(embed, recipe, numbers, texts, 32)
     first, second = (np.float64(side) for side in pairs(replicate(params, replicated_sharding(mesh))))
     ids, mask = tokenizer.pad(tokenizer(texts, 32), 32)
     batch = {"input_ids": ids[:, None], "attention_mask": mask[:, None], "index": np.arange(21)}
