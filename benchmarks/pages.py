@@ -11,7 +11,7 @@ shows some of its metrics:
 
     <!-- end -->
 
-`--pictures` also draws those NAME.png again that a page shows, with the same metrics.
+`--pictures` also draws again what a page shows as ![TITLE: what it shows](NAME.png)<!-- stsb_dev, sts_avg -->.
 """
 
 import csv
@@ -28,6 +28,7 @@ from simcse_jax.training.sweeps.metrics import HEADINGS, METRICS
 from simcse_jax.training.sweeps.summary import Cell, TableRow, summarize
 from simcse_jax.training.sweeps.variants import Variant, sweep_defaults
 
+PICTURE = re.compile(r"!\[([^:\]]+)[^\]]*\]\((\w+)\.png\)<!-- ([\w, ]+) -->")
 BLOCK = re.compile(r"(<!-- (\w+): ([\w, ]+) -->\n\n).*?(\n\n<!-- end -->)", re.DOTALL)
 
 
@@ -73,14 +74,9 @@ def tables(page: str, folder: Path) -> str:
     """The page with its tables as their CSV files have them."""
 
     def written(block: re.Match) -> str:
-        return block[1] + short_table(folder / f"{block[2]}.csv", metrics_of(block)) + block[4]
+        return block[1] + short_table(folder / f"{block[2]}.csv", block[3].split(", ")) + block[4]
 
     return BLOCK.sub(written, page)
-
-
-def metrics_of(block: re.Match) -> list[str]:
-    """The metrics that a block on a page names."""
-    return block[3].split(", ")
 
 
 def short_table(file: Path, metrics: list[str]) -> str:
@@ -119,15 +115,14 @@ def difference(row: TableRow, metric: str, usual: str) -> str:
 
 
 def pictures(page: str, folder: Path) -> dict[str, bytes]:
-    """The pictures of a page's tables that it shows, by name."""
+    """The pictures of tables that a page shows, by the name of the file."""
     drawn = {}
-    for block in BLOCK.finditer(page):
-        if f"]({block[2]}.png)" in page:
-            rows, sweep = read(folder / f"{block[2]}.csv")
-            headings = re.findall(r"^#+ (.+)$", page[: block.start()], re.MULTILINE)
-            part = section(headings[-1], headings[0].partition(":")[0], metrics_of(block), sweep.seeds)
-            rows = [row._replace(cells={metric: row.cells[metric] for metric in part.metrics}) for row in rows]
-            drawn[f"{block[2]}.png"] = picture.plot(rows, part)["png"]
+    for title, name, metrics in PICTURE.findall(page):
+        rows, sweep = read(folder / f"{name}.csv")
+        about = re.match(r"# ([^:\n]+)", page)[1]
+        part = section(title, about, metrics.split(", "), sweep.seeds)
+        rows = [row._replace(cells={metric: row.cells[metric] for metric in part.metrics}) for row in rows]
+        drawn[f"{name}.png"] = picture.plot(rows, part)["png"]
     return drawn
 
 

@@ -23,7 +23,7 @@ def test_a_page_links_each_csv_and_has_its_tables_as_the_csv_has_them():
     texts = {page: page.read_text(encoding="utf-8") for page in RESULTS.glob("*.md")}
     linked = set(re.findall(r"\]\((\w+)\.csv\)", "".join(texts.values())))
     assert linked == {file.stem for file in RESULTS.glob("*.csv")}
-    assert sum(len(pages.BLOCK.findall(text)) for text in texts.values()) > 10
+    assert sum(len(pages.BLOCK.findall(text)) for text in texts.values()) > 5
     for page, text in texts.items():
         assert pages.tables(text, RESULTS) == text, f"{page.name}: python -m benchmarks.pages docs/background/results"
 
@@ -32,7 +32,7 @@ def test_another_number_changes_the_table_and_the_picture_and_what_people_wrote_
     file, page = tmp_path / "simcse_tableD1.csv", tmp_path / "simcse.md"
     shutil.copy(RESULTS / file.name, file)
     block = "<!-- simcse_tableD1: stsb_dev -->\n\n\n\n<!-- end -->"
-    page.write_text(f"# SimCSE\n\n![](simcse_tableD1.png)\n\n## Table D.1\n\n{block}\n\nNo.\n")
+    page.write_text(f"# SimCSE: D.1\n\n![Rates: 1 is worst](simcse_tableD1.png)<!-- stsb_dev -->\n\n{block}\n\nNo.\n")
     monkeypatch.setattr(sys, "argv", ["pages", str(tmp_path), "--pictures"])
     pages.main()
     before = page.read_text()
