@@ -16,6 +16,7 @@ import tempfile
 import zipfile
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from benchmarks.options import Parser
 from simcse_jax.commands.command_line import run_command
@@ -36,7 +37,7 @@ def parts(name: str, number: int, where: Sequence[str] | None = None) -> list[Pa
     Raises:
       UserError: for a part that is missing, or is of another version than the first.
     """
-    paths = {} if where is None else {"path": list(where)}
+    paths: dict[str, Any] = {} if where is None else {"path": list(where)}
     installed = {
         re.sub(r"[-_.]+", "-", package.metadata["Name"]): package
         for package in importlib.metadata.distributions(**paths)

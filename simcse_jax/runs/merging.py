@@ -1,13 +1,14 @@
 """The average of models that training took from one base model to different places ("model soups")."""
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from jaxtyping import Float32
 
 from simcse_jax.errors import UserError
 from simcse_jax.huggingface.load import Pretrained
+from simcse_jax.models.arrays import AnyArray
 
 METHODS = {
     "mean": "Σ w_i θ_i of any number of models (Wortsman et al. 2022)",
@@ -42,12 +43,12 @@ def merge(models: Sequence[Pretrained], weights: Sequence[float] = (), method: s
     shares /= shares.sum()
     average = _slerp if method == "slerp" else _mean
 
-    def merged(arrays: list[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
+    def merged(arrays: Sequence[Mapping[str, AnyArray]]) -> dict[str, np.ndarray]:
         return {name: average([np.asarray(part[name]) for part in arrays], shares) for name in arrays[0]}
 
-    heads = [model.language_model for model in models]
-    head = merged([part for part in heads if part is not None]) if None not in heads else None
-    return dataclasses.replace(first, params=merged([dict(model.params) for model in models]), language_model=head)
+    heads = [model.language_model for model in models if model.language_model is not None]
+    head = merged(heads) if len(heads) == len(models) else None
+    return dataclasses.replace(first, params=merged([model.params for model in models]), language_model=head)
 
 
 def _difference(first: Pretrained, other: Pretrained) -> str:
@@ -67,7 +68,7 @@ def _difference(first: Pretrained, other: Pretrained) -> str:
 
 
 def _mean(tensors: list[np.ndarray], shares: np.ndarray) -> Float32[np.ndarray, "..."]:
-    return np.float32(sum(share * np.float64(tensor) for share, tensor in zip(shares, tensors, strict=True)))
+    return np.tensordot(shares, np.stack([np.float64(tensor) for tensor in tensors]), 1).astype(np.float32)
 
 
 def _slerp(tensors: list[np.ndarray], shares: np.ndarray) -> Float32[np.ndarray, "..."]:
@@ -80,4 +81,5 @@ def _slerp(tensors: list[np.ndarray], shares: np.ndarray) -> Float32[np.ndarray,
     angle = np.arccos(np.clip(np.sum(a * b) / lengths, -1, 1)) if lengths else 0.0
     if np.sin(angle) < 1e-6:
         return _mean(tensors, shares)
-    return np.float32((np.sin(shares[0] * angle) * a + np.sin(shares[1] * angle) * b) / np.sin(angle))
+    turned = (np.sin(shares[0] * angle) * a + np.sin(shares[1] * angle) * b) / np.sin(angle)
+    return turned.astype(np.float32)
