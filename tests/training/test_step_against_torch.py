@@ -125,6 +125,5 @@ def train_both(model, steps, columns, temperature):
     chosen = [0, 1, 2] if columns == 3 else [0, 0]
     given = (model, *(x[:, :, chosen] for x in batches), 5e-5, 0.1, 1.0, temperature)
     (ours, our_tensors), (theirs, their_tensors) = (train(*given) for train in (train_ours, train_torch))
-    print(ours, theirs)
     np.testing.assert_allclose(ours, theirs, rtol=1e-4)
     return our_tensors, their_tensors
