@@ -16,7 +16,8 @@ them. The same command resumes a run that was stopped."""
 
 FLAGS = {
     "--model NAME": MODEL[0].lower() + MODEL[1:].partition(", or glove")[0],
-    "--data FILE": "sentences, pairs, triplets, lists of negatives, or pairs with scores: a source as for data.train",
+    "--data FILE": "sentences, pairs, triplets, lists of negatives, pairs with scores, or sentences with classes: a "
+    "source as for data.train",
     "--eval FILE": "what compares the model with the start: pairs with scores, SentEval's folder, or one in BEIR's "
     "layout (default: rows of the data, in five folds or held out)",
     "--folds N": "parts of the rows, each of which is scored by a model of the others, before a model is trained on "

@@ -54,7 +54,7 @@ class AnalysisSpec(NamedTuple):
 class Evaluation(NamedTuple):
     """The evaluators of a run."""
 
-    development: sts.Correlation | retrieval.Ranking  # chooses the best checkpoint
+    development: sts.Correlation | retrieval.Ranking | transfer.Accuracy  # chooses the best checkpoint
     final: list[Final]  # score it at the end, for `result.json`
     has_tests: bool  # False: the pairs that chose the checkpoint are scored at the end, too
     postprocess: postprocess.Postprocess | None  # of the embeddings that are scored at the end

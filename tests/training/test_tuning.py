@@ -17,6 +17,7 @@ PAIRS = [(f"question {row}", f"answer {row}") for row in range(1000)]
 LISTS = [{"query": f"q {n}", "pos": [f"a {n}", f"b {n}"], "neg": [f"c {n}"] * (n % 3)} for n in range(200)]
 TOPICS = [(f"text {n}", ("news", "sports")[n % 2]) for n in range(200)]
 SCORED = [(f"a {n}", f"b {n}", n % 6) for n in range(200)]
+ALONE = {"data.columns.label": "", "data.folds": 0, "objective.supcon.weight": 0.0}
 SENTENCES = [f"sentence number {n}\n" for n in range(300)]
 
 
@@ -129,7 +130,19 @@ def test_what_follows_from_data_and_other_fields(complete):
         ([(f"a {n}", f"b {n % 8}") for n in range(300)], QA, "csv", "seed=1",
          {"data.held_out": 0, "eval.against_start": False, "train.epochs": 5}, "8 groups in all, 1 in a fold; 10 are"),
         (LISTS, None, "jsonl", "seed=1", {"data.folds": 5, "eval.every": 0}, "tune: 400 triplets (query, pos, neg)"),
-        (TOPICS, ["text", "label"], "csv", "seed=1", {"data.positives": ""}, "tune: 200 sentences"),
+        (TOPICS, ["text", "label"], "csv", "seed=1",
+         {"objective.supcon.weight": 1.0, "objective.info_nce.weight": 0.0, "data.columns.label": "label",
+          "data.folds": 5, "train.batch_size": 16, "train.epochs": 5},
+         "tune: 200 sentences in 2 classes (text, label)"),
+        (TOPICS, ["text", "label"], "csv", "objective.off_dropout.weight=1", ALONE, "tune: 200 sentences;"),
+        (TOPICS, ["text", "label"], "csv", "data.columns.anchor=text", ALONE, "tune: 200 sentences;"),
+        ([(text, "" if n % 4 else n) for n, (text, _) in enumerate(TOPICS)], ["text", "label"], "csv", "seed=1",
+         ALONE, "holds 50 different values in 50 rows, not classes; it is trained as sentences alone"),
+        ([(text, 1) for text, _ in TOPICS], ["text", "label"], "csv", "seed=1", ALONE, "holds one class alone, '1'"),
+        ([(text, n % 9 / 4) for n, (text, _) in enumerate(TOPICS)], ["text", "label"], "csv", "seed=1", ALONE,
+         "holds numbers such as 0.25, which are not classes"),
+        ([(text, min(n // 3, 40)) for n, (text, _) in enumerate(TOPICS)], ["text", "gold_label"], "csv", "seed=1",
+         {"data.folds": 5, "train.batch_size": 128}, "tune: 40 of 41 classes have fewer rows than there are folds"),
         (SENTENCES, None, "txt", "seed=1", {"data.held_out": 0, "train.batch_size": 64, "train.learning_rate": 1e-5},
          "sentences alone cannot tell whether training helps; give eval=FILE"),  # outside a command
         (SCORED, ["sentence1", "sentence2", "score"], "csv", "objective.mlm.weight=0.1",
@@ -168,10 +181,10 @@ def test_a_folder_for_retrieval_compares(complete, tmp_path):
 
 
 def test_steps_follow_from_the_number_of_rows():
-    expected = {(140, 2): (16, 5 * 8), (1900, 2): (32, 5 * 59), (18_000, 3): (128, 3 * 140)}
-    expected |= {(2_000_000, 2): (128, 15_625), (40, 1): (16, 2), (500, 1): (64, 7), (2_000_000, 1): (64, 4000)}
-    for (rows, width), (batch, steps) in expected.items():
-        found = tuning.size_fields(rows, width, {})
+    expected = {(140, False): (16, 5 * 8), (1900, False): (32, 5 * 59), (18_000, False): (128, 3 * 140)}
+    expected |= {(2_000_000, False): (128, 15_625), (40, True): (16, 2), (500, True): (64, 7)}
+    for (rows, alone), (batch, steps) in (expected | {(2_000_000, True): (64, 4000)}).items():
+        found = tuning.size_fields(rows, alone, 0, {})
         assert found["train.batch_size"] == batch
         assert (found["train.max_steps"] or found["train.epochs"] * (rows // batch)) == steps
         assert found["eval.every"] == (steps // 10 if steps > 500 else 0)
