@@ -110,9 +110,7 @@ def say_tries(folder: Folder, fingerprints: Mapping[str, str]) -> None:
         )
 
 
-def _train(
-    setup: Setup, updates: Updates, batches: AnyBatches, settings: StepSettings, preemption: Preemption
-) -> Any:
+def _train(setup: Setup, updates: Updates, batches: AnyBatches, settings: StepSettings, preemption: Preemption) -> Any:
     """The parameters after all steps."""
     state, total = setup.state(), int(settings["total_steps"])
     with Progress(total, "steps", shown=processes.is_first()) as bar:

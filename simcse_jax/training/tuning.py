@@ -43,7 +43,8 @@ from simcse_jax.data.rows import MISSING, is_number
 from simcse_jax.data.scores import Scores, parse_score
 from simcse_jax.data.sources import Examples, kind_of
 from simcse_jax.devices import processes
-from simcse_jax.errors import UserError, option
+from simcse_jax.errors import UserError, about, option
+from simcse_jax.evaluation import sts
 from simcse_jax.evaluation.beir import CORPUS, QRELS
 from simcse_jax.host.names import split_sources
 from simcse_jax.host.storage import local_path
@@ -64,6 +65,7 @@ MOST_STEPS = 4000  # on sentences alone
 FEW_STEPS = 500  # with no more of them the last checkpoint is taken, and all that is held out compares it
 FOLDS = 5
 MOST_IN_FOLDS = 5000  # rows; more take long to train on six times, and 2,000 that are held out find a gain of a point
+FEW_JUDGED = 500  # pairs of --eval; with fewer, none are spared to choose the checkpoint
 FEW, HELD_OUT = 100, 2000  # rows that compare: without folds at least, and where folds would be too large
 
 
@@ -114,6 +116,7 @@ def complete(config: config_dict.ConfigDict, user_fields: AbstractSet[str]) -> N
         model = load_model(config.model.init_from, config.model.num_layers)
         data = inspect_data(data_spec(config), classes=trains_classes(config))
         config.update_from_flattened_dict(retrieval_fields(config.eval.data, config.eval.retrieval.data, user_fields))
+        all_judge = has_few_pairs(config.eval.data)
     objectives = model_spec(config).objectives
     fields = flatten(config)
     set_already = {name: fields[name] for name in user_fields if name in fields}
@@ -130,7 +133,7 @@ def complete(config: config_dict.ConfigDict, user_fields: AbstractSet[str]) -> N
             "data.held_out": held_out,
             "eval.against_start": bool(folds or held_out or scored),
         }
-        values |= {"eval.every": 0} if folds else {}
+        values |= {"eval.every": 0} if folds or all_judge else {}
         config.update_from_flattened_dict({name: value for name, value in values.items() if name not in user_fields})
 
     why, held_out_given = "" if scored else no_judges(data, objectives), "data.held_out" in user_fields
@@ -229,6 +232,15 @@ def retrieval_fields(data: str, named: str, user_fields: AbstractSet[str]) -> di
     return fields
 
 
+def has_few_pairs(data: str) -> bool:
+    """Whether `eval.data` is a file of so few graded pairs that half of them could hardly judge."""
+    if not local_path(data).is_file():
+        return False
+    with about("config.eval.data"):
+        (pairs,) = sts.read(data, ())[0].values()
+    return len(pairs.gold) < FEW_JUDGED
+
+
 def no_judges(data: DataSummary, objectives: Mapping[str, Any]) -> str:
     """Why no rows of these data can tell whether training helps, as text; "" if some can."""
     if data.alone:
@@ -319,7 +331,7 @@ def _no_classes(parts: Sequence[DataSummary], names: Sequence[str]) -> str:
     holds = f"the column {columns.pop()!r:.60} holds"
     if len(names) == 1:
         return f"{holds} one class alone, {one_line(names[0])!r}"
-    if fraction := next((number for number in _numbers({*names}) if number % 1), 0.0):
+    if fraction := min((number for number in _numbers({*names}) if number % 1), default=0.0):
         return f"{holds} numbers such as {fraction:g}, which are not classes"
     return f"{holds} {len(names)} different values in {rows} rows, not classes" if 2 * len(names) > rows else ""
 

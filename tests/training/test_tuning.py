@@ -164,6 +164,19 @@ def test_what_is_given_stays_and_bad_values_are_refused_before_they_are_used(com
         complete(PAIRS, QA, "csv", "--config.train.batch_size=0")
 
 
+def test_judged_pairs_judge_what_sentences_teach_and_few_of_them_are_not_halved(complete, tmp_path):
+    """Otherwise ten evaluations of half of them would choose among the checkpoints of 1,000 steps."""
+    for pairs, every in ((40, 0), (tuning.FEW_JUDGED, 100)):
+        rows = [f"a cat {row}\tthe dog {row}\t{row % 6}\n" for row in range(pairs)]
+        (tmp_path / "judged.tsv").write_text("sentence1\tsentence2\tscore\n" + "".join(rows))
+        judged = (f"--eval={tmp_path / 'judged.tsv'}", "--config.train.max_steps=1000")
+        config, _ = complete(SENTENCES, None, "txt", *judged)
+        assert config.eval.against_start and config.eval.every == every and not config.data.folds
+    (tmp_path / "judged.tsv").write_text("sentence1\tsentence2\tscore\n" + "a\tb\t1\n" * 20)
+    with pytest.raises(UserError, match=r"^config\.eval\.data: .*judged\.tsv: all 20 scores are 1"):
+        complete(SENTENCES, None, "txt", *judged)
+
+
 def test_a_folder_for_retrieval_compares(complete, tmp_path):
     folder = tmp_path / "beir"
     (folder / "qrels").mkdir(parents=True)
