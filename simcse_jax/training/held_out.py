@@ -15,7 +15,7 @@ from simcse_jax.data.sources import Examples
 from simcse_jax.errors import UserError, option
 from simcse_jax.evaluation import beir, retrieval, sts, transfer
 from simcse_jax.evaluation.transfer_files import Task
-from simcse_jax.training.evaluation import Evaluation
+from simcse_jax.training.evaluation import Evaluation, with_prompts
 
 NAME = "held_out"  # of the task
 MOST_DOCUMENTS = 10_000  # texts that the held-out pairs are found among
@@ -47,13 +47,9 @@ class Folds(NamedTuple):
     of: Int[np.ndarray, " N"]  # the fold of each row
     evaluators: tuple[Judge, ...]  # each scores a fold's rows
 
-    def with_prompts(self, prompts: Mapping[str, str]) -> "Folds":
-        """These folds for a model that is trained with prompts of queries and documents."""
-        evaluators = (
-            dataclasses.replace(each, prompts=prompts) if isinstance(each, retrieval.Retrieval) else each
-            for each in self.evaluators
-        )
-        return self._replace(evaluators=tuple(evaluators))
+    def with_prompts(self, prompts: Mapping[str, str], usual: str) -> "Folds":
+        """These folds with prompts; see `evaluation.with_prompts`."""
+        return self._replace(evaluators=tuple(with_prompts(each, prompts, usual) for each in self.evaluators))
 
     def others(self, corpus: AnyCorpus) -> list[Corpus]:
         """For each fold all other rows of the corpus."""

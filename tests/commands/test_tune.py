@@ -10,6 +10,7 @@ import scipy.stats
 from support import call, finish, lines, refused, sentences, start_processes
 
 from simcse_jax import SimCSE
+from simcse_jax.evaluation import sts
 from simcse_jax.runs.checkpoints import Checkpoints
 from simcse_jax.training import folds
 from simcse_jax.training import result as training_result
@@ -104,13 +105,16 @@ def test_the_model_keeps_its_settings(tiny_bert, pairs, tmp_path):
     settings = {"prompts": prompts, "default_prompt_name": "other", "similarity_fn_name": "dot"}
     (folder / "config_sentence_transformers.json").write_text(json.dumps(settings))
     before = SimCSE(folder)
-    done = tune(folder, pairs, tmp_path / "run")
+    done = tune(folder, pairs, tmp_path / "run", f"--eval={pairs}", "--config.eval.every=0")
     assert done.returncode == 0 and "dropped" not in done.stdout, done.stderr
     assert call("export", "--workdir", tmp_path / "run", "--output", tmp_path / "out").returncode == 0
     for model in (SimCSE(tmp_path / "run"), SimCSE(tmp_path / "out")):
         assert model.normalize and model.pooler == before.pooler == "avg" and not model.use_head
         assert (model.prompts["other"], model.prompts["query"]) == ("x ", before.prompts["query"])
         assert (model.default_prompt_name, model.similarity_fn_name) == ("other", "dot")
+    against = json.loads((tmp_path / "run" / "result.json").read_text())["against_start"]
+    scored = sts.evaluate(before.encode, sts.read(str(pairs), ())[0])["my_pairs"]["spearman"]
+    assert against["before"] == pytest.approx(scored, abs=0.05)  # with the default prompt
 
 
 @pytest.mark.slow

@@ -79,7 +79,7 @@ def test_joined_processes_leave_a_fold_together_and_the_run_goes_on_counting_its
     preemption.saved("fold 1 of 5")
     preemption.pass_unsaved()
     preemption.pass_unsaved()
-    with pytest.raises(Preempted, match="^SIGTERM: fold 1 of 5 is saved; the same command resumes there$"):
+    with pytest.raises(Preempted, match=r"^SIGTERM: fold 1 of 5 is saved; the same command resumes there$"):
         preemption.pass_unsaved()
     assert not preemption.reached(1) and asked == [1, 2, 3, 4]
 
