@@ -144,9 +144,12 @@ def _read(folder: Folder) -> tuple[list[Paired], str]:
         path = folder / FOLDS_FILE
         text = json.dumps(read_json(path)) if processes.is_first() and path.is_file() else "{}"
     found = json.loads(processes.gather(text)[0])
-    return [Paired(*(part and np.array(part) for part in fold)) for fold in found.get("folds", [])], found.get(
-        "measure", ""
-    )
+    return read_paired(found), found.get("measure", "")
+
+
+def read_paired(found: Mapping[str, Any]) -> list[Paired]:
+    """The folds that are finished, of the contents of `folds.json`."""
+    return [Paired(*(part and np.array(part) for part in fold)) for fold in found.get("folds", [])]
 
 
 def _write(folder: Folder, done: Sequence[Paired], name: str) -> None:
