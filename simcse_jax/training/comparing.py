@@ -73,8 +73,7 @@ def _difference(best: str, other: str, better: Tuned, worse: Tuned, seed: int) -
 
 
 def _are_same_rows(folds: Sequence[Paired], others: Sequence[Paired]) -> bool:
-    if len(folds) != len(others):
-        return False
-    pairs = list(zip(folds, others, strict=True))
-    gold = all(np.array_equal(one.gold, other.gold) for one, other in pairs if one.gold is not None)
-    return gold and all(np.array_equal(one.groups, other.groups) for one, other in pairs)
+    ours, theirs = (
+        [array for fold in some for array in (fold.groups, fold.gold) if array is not None] for some in (folds, others)
+    )
+    return len(ours) == len(theirs) and all(map(np.array_equal, ours, theirs))

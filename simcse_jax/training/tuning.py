@@ -369,7 +369,7 @@ def _inspect_file(spec: DataSpec, name: str, graded: str = "", classes: Classes 
             scores.append(grade)
         rows += 1
         texts += sentences if rows <= LOOKED_AT else []
-        if classes is not None:
+        if classes is not None and number is not None:
             numbers.append(number)
         for texts_of_role, text in zip(pairs, sentences[:2] if sentences[1:] or numbers else (), strict=False):
             texts_of_role.append(text)
