@@ -18,7 +18,7 @@ from simcse_jax.evaluation import sts
 from simcse_jax.evaluation.beir import Collection
 from simcse_jax.evaluation.evaluator import Embed, by_task, encode_once
 from simcse_jax.evaluation.retrieval import BEST, Retrieval, score, sides
-from simcse_jax.evaluation.transfer import Transfer, hits, scored_rows
+from simcse_jax.evaluation.transfer import Transfer, hits
 
 RESAMPLES, AT_ONCE = 1000, 100
 COVERAGE = 0.95
@@ -145,9 +145,9 @@ def _of_retrieval(evaluator: Retrieval, before: Embed, after: Embed) -> Iterator
 def _of_transfer(evaluator: Transfer, before: Embed, after: Embed) -> Iterator[Paired]:
     first, second = (by_task(hits, embed, evaluator.tasks) for embed in (before, after))
     for name, task in evaluator.tasks.items():
-        rows = np.flatnonzero(scored_rows(task))
+        (rows, was), (_, now) = first[name], second[name]
         groups = connected([[column[row] for row in rows.tolist()] for column in (task.first, task.second) if column])
-        yield Paired(groups, BEST * first[name], BEST * second[name], None)
+        yield Paired(groups, BEST * was, BEST * now, None)
 
 
 def _groups(collection: Collection) -> Int[np.ndarray, " Q"]:

@@ -170,20 +170,16 @@ def _early_stopped(
                 yield development, fit(outer[number], [grid[best]]).predicted[0]
 
 
-def hits(encode: Encode, tasks: dict[str, Task]) -> dict[str, Bool[np.ndarray, " T"]]:
-    """By task, of which of the rows that are scored the class is found, by the protocol `sklearn`."""
+def hits(encode: Encode, tasks: dict[str, Task]) -> dict[str, tuple[Int64[np.ndarray, " T"], Bool[np.ndarray, " T"]]]:
+    """By task the rows that are scored, and of which of them the protocol `sklearn` finds the class."""
     found = {}
     for name, task in tasks.items():
         folds, right = make_folds(task), np.zeros(len(task.labels), bool)
         for fold, (_, classes) in zip(folds, _converged(features(encode, task), task.labels, folds), strict=True):
             right[fold.test] = classes[fold.test] == task.labels[fold.test]
-        found[name] = right[scored_rows(task)]
+        rows = np.flatnonzero(np.any([fold.test for fold in folds], axis=0))
+        found[name] = rows, right[rows]
     return found
-
-
-def scored_rows(task: Task) -> Mask:
-    """Which rows are scored: those of the test set, or without one all."""
-    return np.any([fold.test for fold in make_folds(task)], axis=0)
 
 
 def evaluate(encode: Encode, tasks: dict[str, Task], *, protocol: str = "sklearn") -> dict[str, dict[str, Any]]:
@@ -256,5 +252,5 @@ class Accuracy:
 
     def __call__(self, embed: Embed) -> dict[str, float]:
         """The number of one model."""
-        (found,) = by_task(hits, embed, self.tasks).values()
-        return {self.name: round(100 * float(np.mean(found)), 4)}
+        ((_, right),) = by_task(hits, embed, self.tasks).values()
+        return {self.name: round(100 * float(np.mean(right)), 4)}

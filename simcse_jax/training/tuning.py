@@ -306,7 +306,7 @@ def inspect_data(spec: DataSpec, classes: bool = True) -> DataSummary:
             for file, data in zip(files, parts, strict=True)
         ]
     kinds = list(dict.fromkeys(data.kind for data in parts))
-    if read_classes and (why := _no_classes(parts, [*read_classes])):
+    if read_classes is not None and (why := _no_classes(parts, [*read_classes])):
         if spec.columns["label"]:
             raise UserError(f"{option('data', spec.train)}: {why}; bring two or more, or leave out data.columns.label")
         processes.say(f"tune: {spec.train}: {why}; it is trained as sentences alone")
@@ -326,11 +326,13 @@ def inspect_data(spec: DataSpec, classes: bool = True) -> DataSummary:
 def _no_classes(parts: Sequence[DataSummary], names: Sequence[str]) -> str:
     """Why the labels of these files, whose values have these names, are not classes, as text; "" if they are."""
     rows, columns = sum(len(data.classes) for data in parts), {data.label for data in parts}
+    if columns == {""} or any(data.width > 1 for data in parts):
+        return ""
     if len(columns) > 1:
         return "not all of its files have a column of classes, of one name"
     holds = f"the column {columns.pop()!r:.60} holds"
-    if len(names) == 1:
-        return f"{holds} one class alone, {one_line(names[0])!r}"
+    if len(names) < 2:
+        return f"{holds} one class alone, {one_line(names[0])!r}" if names else f"{holds} nothing"
     if fraction := min((number for number in _numbers({*names}) if number % 1), default=0.0):
         return f"{holds} numbers such as {fraction:g}, which are not classes"
     return f"{holds} {len(names)} different values in {rows} rows, not classes" if 2 * len(names) > rows else ""

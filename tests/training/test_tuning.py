@@ -116,6 +116,12 @@ def test_what_the_fields_of_a_sweep_s_rows_follow_from_must_be_there_and_be_of_o
         (tmp_path / f"{name}.csv").write_text("question1,question2,is_duplicate\n" + rows)
     argv = ["--config=tune", f"--data={tmp_path / 'c.csv'},{tmp_path / 'd.csv'}", f"--model={tiny_bert}"]
     assert parse(argv, needs_workdir=False)[0].data.columns.score == "is_duplicate"
+    for name, label in (("e", "cats"), ("f", "dogs")):  # files of a class each
+        rows = "".join(f"{name} {row},{label}\n" for row in range(60))
+        (tmp_path / f"{name}.csv").write_text("text,label\n" + rows)
+    for other, weight in (("f.csv", 1), ("a.txt", 0)):
+        argv = ["--config=tune", f"--data={tmp_path / 'e.csv'},{tmp_path / other}", f"--model={tiny_bert}"]
+        assert parse(argv, needs_workdir=False)[0].objective.supcon.weight == weight
     argv = ["--config=tune", f"--data={tmp_path / 'a.txt'},{tmp_path / 'b.csv'}", f"--model={tiny_bert}"]
     with pytest.raises(UserError, match=r"^data=.*b.csv: has sentences and pairs"):
         parse(argv, needs_workdir=False)
@@ -141,6 +147,7 @@ def test_what_follows_from_data_and_other_fields(complete):
         ([(text, 1) for text, _ in TOPICS], ["text", "label"], "csv", "seed=1", ALONE, "holds one class alone, '1'"),
         ([(text, n % 9 / 4) for n, (text, _) in enumerate(TOPICS)], ["text", "label"], "csv", "seed=1", ALONE,
          "holds numbers such as 0.25, which are not classes"),
+        ([(text, "") for text, _ in TOPICS], ["text", "label"], "csv", "seed=1", ALONE, "'label' holds nothing"),
         ([(text, min(n // 3, 40)) for n, (text, _) in enumerate(TOPICS)], ["text", "gold_label"], "csv", "seed=1",
          {"data.folds": 5, "train.batch_size": 128}, "tune: 40 of 41 classes have fewer rows than there are folds"),
         (SENTENCES, None, "txt", "seed=1", {"data.held_out": 0, "train.batch_size": 64, "train.learning_rate": 1e-5},
