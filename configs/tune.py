@@ -2,9 +2,10 @@
 
 Give `--data FILE` and `--model NAME`, and `--eval FILE` if you have graded pairs or a folder for retrieval. The model
 keeps its pooler, head, Normalize, prompts and length. Pairs, triplets and lists of negatives are trained with InfoNCE,
-pairs with scores with CoSENT, sentences as in unsupervised SimCSE. Without `--eval`, rows of pairs judge, in folds or
-held out. Batch size, steps, learning rate and evaluations follow from the number of rows (docs/guides/train.md), unless
-they are given. The model is compared with the one that it started from, which is kept unless the new one is better.
+pairs with scores with CoSENT, sentences with classes with SupCon, sentences as in unsupervised SimCSE. Without
+`--eval`, rows of pairs and classes judge, in folds or held out. Batch size, steps, learning rate and evaluations
+follow from the number of rows (docs/guides/train.md), unless they are given. The model is compared with the one that
+it started from, which is kept unless the new one is better.
 """
 
 from collections.abc import Set

@@ -93,9 +93,10 @@ def train(
     Args:
       recipe: the name of a recipe, a config file, the `run.json` of a run, or a config.
       workdir: where checkpoints, metrics and scores go.
-      data: a source as for `data.train`; or sentences, tuples of two or three sentences, or of two and a score or a
-        label, dictionaries, or a table (pandas, Polars, Arrow, DuckDB, datasets, a dictionary of columns). What is in
-        memory is written to `data.parquet` in the workdir, that of an iterator as it comes.
+      data: a source as for `data.train`; or sentences, tuples of two or three sentences, of two and a score or a label,
+        or of one and its class as a number, dictionaries, or a table (pandas, Polars, Arrow, DuckDB, datasets, a
+        dictionary of columns). What is in memory is written to `data.parquet` in the workdir, that of an iterator as it
+        comes.
       model: the model to start from, as for `model.init_from`.
       eval: a file or folder as for `eval.data`; or pairs with scores, as for `data`, written to `eval.parquet`. Empty:
         nothing is scored.

@@ -21,7 +21,7 @@ from simcse_jax.config.sections import Section
 from simcse_jax.config.source_fields import ONE_SOURCE, gap_reason, read_prompts
 from simcse_jax.errors import UserError
 from simcse_jax.host.names import split_sources
-from simcse_jax.objectives.objective import ELEMENTS, SCORES
+from simcse_jax.objectives.objective import CLASSES, ELEMENTS, RELATIONS, SCORES
 from simcse_jax.objectives.registry import OBJECTIVES, find_pairing, needing, trained_objectives
 
 Conflicts = Iterator[tuple[str, str]]  # a field, and why it cannot be as it is
@@ -94,9 +94,10 @@ def _of_columns(config: Section) -> Conflicts:
     for apart in [field for field in ("held_out", "folds") if data[field]]:
         if config.eval.data or config.eval.retrieval.data:
             yield f"data.{apart}", "eval.data or eval.retrieval.data scores the model already; leave one of them out"
-        for need, description in (("labels", "labels"), ("teacher", "a teacher")):
-            for objective in needing(config.objective, need):
-                yield f"data.{apart}", f"objective.{objective.name} needs {description}, by which none are held out"
+        for objective in (*needing(config.objective, "labels"), *needing(config.objective, "teacher")):
+            if objective.labels != CLASSES:
+                needed = "labels" if objective.labels else "a teacher"
+                yield f"data.{apart}", f"objective.{objective.name} needs {needed}, by which none are held out"
         if data.mixed or data.augment.name or data.positives not in ("", *LABELS):
             yield f"data.{apart}", "needs pairs that are rows: without data.mixed, data.augment and such data.positives"
 
@@ -118,7 +119,7 @@ def _of_objectives(config: Section) -> Conflicts:
     if not active:
         yield "objective", "every term has weight 0.0, so there is nothing to train"
     for objective in active.values():
-        if objective.labels or objective.scores:
+        if objective.labels == RELATIONS or objective.scores:
             yield from _of_grades(config, objective.name, "labels" if objective.labels else "scores")
         yield from objective.conflicts(config, [*active.values()])
     for name in projector.objectives:

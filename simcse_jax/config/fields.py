@@ -215,7 +215,9 @@ FIELDS = {
     "data.columns.positive": field("", "The column of their positives."),
     "data.columns.negative": field("", "The column of hard negatives: of one, or a list; or NAME of NAME_1, NAME_2, …"),
     "data.columns.neutral": field("", "The column of further negatives, read only if this is set."),
-    "data.columns.label": field("", "The column of the pairs' labels, read if this is set or labels are needed."),
+    "data.columns.label": field(
+        "", "The column of labels, of pairs or sentences, read if this is set or labels are needed."
+    ),
     "data.columns.score": field("", "The column of scores, of pairs or of a row's candidates."),
     "data.score_range": field(
         (),

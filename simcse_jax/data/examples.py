@@ -9,7 +9,7 @@ import contextlib
 import dataclasses
 import itertools
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -29,7 +29,7 @@ from simcse_jax.data.datasets import LIBRARIES, Library
 from simcse_jax.data.documents import REACH, next_sentences, read_documents
 from simcse_jax.data.draws import NEXT_SENTENCES, SUBSAMPLE, corpus_generator
 from simcse_jax.data.files import files_of, read_parquet, reader_of
-from simcse_jax.data.labels import parse_label
+from simcse_jax.data.labels import Classes, parse_label
 from simcse_jax.data.row_lists import Negatives, peek_lists, read_negatives, split_positives
 from simcse_jax.data.rows import MISSING, Row, read_text
 from simcse_jax.data.scores import Scores, read_candidates
@@ -56,6 +56,7 @@ def read_examples(
     mixed: bool = False,
     scores: Scores | None = None,
     pairs: bool = True,
+    classes: bool = False,
 ) -> Examples:
     """Reads all examples of a specification (see the module's docstring).
 
@@ -72,10 +73,11 @@ def read_examples(
       mixed: whether several sources may have different columns (see `Examples.present`).
       scores: how to read scores; pairs without one are left out, but all candidates need theirs. None to read none.
       pairs: whether a row's sentences belong together; if so, a warning says that labels or scores are not read.
+      classes: whether labels are classes of sentences, which are then kept.
     """
     generator = corpus_generator(seed, NEXT_SENTENCES)
     sources = files_by_source(specification)  # before the first is read
-    options = (columns or {}, positives, labels, scores, pairs)
+    options = (columns or {}, positives, labels, scores, pairs, Classes() if classes else None)
     parts = {}
     for source, files in sources.items():
         file_examples = {file: _read_source(open_source(file, *options), positives, generator) for file in files}
@@ -83,7 +85,7 @@ def read_examples(
     examples = join(parts, mixed)
     if subsample:
         examples = draw(examples, subsample, seed, specification)
-    return examples if labels else dataclasses.replace(examples, labels=None)
+    return examples if labels or classes else dataclasses.replace(examples, labels=None)
 
 
 def files_by_source(specification: str) -> dict[str, list[str]]:
@@ -140,6 +142,7 @@ class Source(NamedTuple):
     score: int | None = None  # the column of scores; None if not read
     scores: Scores | None = None  # how to read it
     candidates: tuple[int, ...] = ()  # the columns of the scores of positives and hard negatives
+    read_label: Callable[[object, str], int | None] = parse_label
 
     @property
     def width(self) -> int:
@@ -165,7 +168,7 @@ class Source(NamedTuple):
             texts[first:first] = read_negatives(self.negatives, [self.names[at] for at in places], values, row.where)
         if self.label is None or not all(texts):
             return texts, None
-        return texts, parse_label(*self._value(row, self.label))
+        return texts, self.read_label(*self._value(row, self.label))
 
     def read_score(self, row: Row) -> float | None:
         """A row's score; None if it has none, or if scores are not read."""
@@ -190,13 +193,15 @@ def open_source(
     labels: bool,
     scores: Scores | None = None,
     pairs: bool = True,
+    classes: Classes | None = None,
 ) -> Source:
     """Opens one source and chooses its columns; the arguments are those of `read_examples`."""
     needed_by = check_positives(specification, positives, labels)
+    of_classes = "" if classes is None else "objective.supcon"
     if scores and not labels and positives == "all":
         needed_by = ""  # all pairs, whatever their score
     names, rows, where, ordered = open_table(specification)
-    label = choose_values("label", names, columns, needed_by, where)
+    label = choose_values("label", names, columns, needed_by or of_classes, where)
     score, candidates = None, list[int]()
     if scores and scores.of_candidates:
         candidates = choose_candidate_scores(names, columns, scores.needed_by, where)
@@ -220,7 +225,8 @@ def open_source(
     if not negatives.numbered and negatives.first < negatives.end:
         rows, lists = peek_lists(rows, chosen[negatives.first])
         negatives = negatives._replace(lists=lists)
-    return Source(names, rows, chosen, negatives, label, where, score, scores, tuple(candidates))
+    read_label = parse_label if classes is None else classes.read
+    return Source(names, rows, chosen, negatives, label, where, score, scores, tuple(candidates), read_label)
 
 
 def numbers_beside(specification: str, chosen: Chosen) -> dict[str, list[str]]:

@@ -12,7 +12,7 @@ import pyarrow
 import pyarrow.parquet
 
 from simcse_jax.choices import LABELS
-from simcse_jax.data.labels import UNLABELLED, parse_label
+from simcse_jax.data.labels import UNLABELLED, name_of_class, parse_label
 from simcse_jax.data.rows import is_number, is_text
 from simcse_jax.data.scores import parse_score
 from simcse_jax.data.sentences import is_table
@@ -24,7 +24,8 @@ OURS = b"simcse_jax.data"  # in the metadata of the file
 TUPLES = {1: ("sentence",), 2: ("anchor", "positive"), 3: ("anchor", "positive", "negative")}  # columns by width
 GRADED = ("sentence1", "sentence2", "score")
 LABELLED = ("sentence1", "sentence2", "label")
-KINDS = "sentences, pairs, triplets, or pairs with a score or a label, all items of one kind"
+CLASSED = ("sentence", "label")
+KINDS = "sentences, pairs, triplets, pairs with a score or a label, or sentences with a number, all items of one kind"
 
 
 def write_examples(data: Any, path: Path, name: str, used: bool = False) -> None:
@@ -32,9 +33,9 @@ def write_examples(data: Any, path: Path, name: str, used: bool = False) -> None
 
     Args:
       data: an iterable of sentences, of tuples (anchor, positive), (anchor, positive, negative), (sentence, sentence,
-        score) or (sentence, sentence, label), or of dictionaries; or a table: pandas' or Polars' frame, Arrow's table
-        or stream, a `datasets.Dataset`, a dictionary of columns. Columns of a table are chosen by their names, as those
-        of a file.
+        score), (sentence, sentence, label) or (sentence, number of its class), or of dictionaries; or a table: pandas'
+        or Polars' frame, Arrow's table or stream, a `datasets.Dataset`, a dictionary of columns. Columns of a table are
+        chosen by their names, as those of a file.
       name: of the argument, for errors.
       used: whether a run reads the file if it is there. Otherwise it is replaced, if it was written here.
     """
@@ -121,8 +122,13 @@ def _fields(item: Any) -> list[Any]:
 
 
 def _names(items: Sequence[Sequence[Any]]) -> Sequence[str]:
-    """Names for the columns of tuples. Third fields are scores or labels if most of those that are not empty are."""
+    """Names for the columns of tuples. Third fields are scores or labels if most of those that are not empty are.
+
+    Second fields are classes if the first one is a whole number; a text is a positive.
+    """
     width = len(items[0])
+    if width == 2 and isinstance(items[0][1], numbers.Integral):
+        return CLASSED
     if width == 3:
         thirds = [item for item in items if len(item) == 3]
         filled = [item for item in thirds if _has_score(item) or (isinstance(item[2], str) and item[2].strip())]
@@ -148,11 +154,13 @@ def _has_label(item: Sequence[Any]) -> bool:
 def _checked(item: Any, names: Sequence[str], where: str) -> list[Any]:
     """An item's fields: its texts, and its score or label if it has one (None without)."""
     fields = _fields(item)
-    texts = fields[:2] if names in (GRADED, LABELLED) else fields
+    texts = fields[: len(names) - 1] if names in (GRADED, LABELLED, CLASSED) else fields
     if len(fields) != len(names) or not all(isinstance(text, str) for text in texts):
         raise UserError(f"{where} is {' '.join(reprlib.repr(item).split())}; give {KINDS}")
     if bad := next((text for text in texts if not is_text(text)), None):
         raise UserError(f"{where}: {broken(bad)}")
+    if names == CLASSED:
+        return [*texts, name_of_class(fields[1]) or None]
     where += ": the third field"
     if names == LABELLED:
         label = parse_label(fields[2], where)

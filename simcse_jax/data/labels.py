@@ -1,4 +1,4 @@
-"""Labels of natural language inference: entailment, neutral and contradiction."""
+"""Labels of pairs: entailment, neutral and contradiction; and any classes of sentences."""
 
 import numbers
 from collections.abc import Callable, Sequence
@@ -61,3 +61,21 @@ def parse_label(value: object, where: str) -> int | None:
     raise UserError(
         f"{where} holds {value!r:.60}, which is not a label; write {', '.join(LABELS)}, 0, 1, 2, or nothing"
     )
+
+
+class Classes(dict[str, int]):
+    """The names of classes, with their numbers in the order of their first rows."""
+
+    def read(self, value: object, where: str = "") -> int | None:
+        """The number of a class by its name or number; None for one that is missing (empty, None, NaN)."""
+        name = name_of_class(value)
+        return self.setdefault(name, len(self)) if name else None
+
+
+def name_of_class(value: object) -> str:
+    """The name of a class, 1 also for 1.0 and True as 1; "" for one that is missing."""
+    if isinstance(value, NamedLabel):
+        return value.name
+    if value is None or value != value:
+        return ""
+    return f"{float(value):.12g}" if isinstance(value, numbers.Real) else str(value).strip()

@@ -39,7 +39,7 @@ class Examples:
 
     columns: tuple[list[str], ...]
     blank: int  # rows left out because a sentence was blank
-    labels: np.ndarray | None = None  # (N,) int32, indices into `LABELS`; None if not needed
+    labels: np.ndarray | None = None  # (N,) int32, indices into `LABELS`, or classes; None if not needed
     unlabelled: int = 0  # rows left out because they had no label
     unscored: int = 0  # rows left out because they had no score
     present: np.ndarray | None = None  # (N, C) bool; None if every row has all columns

@@ -34,6 +34,7 @@ class Preemption:
         self._at_once = True  # a Ctrl-C need not wait, since nothing has to be saved
         self._saved = ""  # the work that is saved, for messages
         self._pressed = 0.0  # the time of the first Ctrl-C
+        self._unsaved = 0  # steps before the run's own; the numbers of JAX's synchronization points only ever rise
         self._joined = jax.distributed.is_initialized()
         self._before: dict[int, Any] = {}
         if threading.current_thread() is not threading.main_thread():
@@ -49,8 +50,7 @@ class Preemption:
         if callable(before):
             before(number, frame)
         if not self._training:
-            saved, then = (self._saved, "resumes there") if self._saved else (NOTHING, "starts again")
-            raise Preempted(f"SIGTERM: {saved}; the same command {then}")
+            raise self._left("SIGTERM")
 
     def _interrupt(self, number: int, frame: FrameType | None) -> None:
         if self._interrupted:
@@ -65,6 +65,10 @@ class Preemption:
         if self._joined:
             os.kill(os.getpid(), signal.SIGTERM)
 
+    def _left(self, signal_name: str) -> Preempted:
+        saved, then = (self._saved, "resumes there") if self._saved else (NOTHING, "starts again")
+        return Preempted(f"{signal_name}: {saved}; the same command {then}")
+
     def _stopped(self) -> KeyboardInterrupt:
         saved, then = (self._saved, "resume") if self._saved else (NOTHING, "start again")
         return KeyboardInterrupt(f"Ctrl-C: {saved}; {then} with:")
@@ -77,8 +81,18 @@ class Preemption:
         """Whether to save and leave after `step`; call it after every step."""
         self._training, self._at_once = True, False
         if self._joined:
-            return multihost_utils.reached_preemption_sync_point(step)
+            return multihost_utils.reached_preemption_sync_point(self._unsaved + step)
         return self._terminated or self._interrupted
+
+    def pass_unsaved(self) -> None:
+        """After a step that will not be saved, as of a fold's model, joined processes leave together if they must.
+
+        A single process has left as soon as the signal came.
+        """
+        if self._joined:
+            self._at_once, self._unsaved = False, self._unsaved + 1
+            if multihost_utils.reached_preemption_sync_point(self._unsaved):
+                raise self._left("Ctrl-C" if self._interrupted else "SIGTERM")
 
     def ended(self, step: int) -> BaseException:
         """The exception that ends the run, after it was saved at `step`."""

@@ -5,7 +5,7 @@ Pairs or queries are drawn with replacement, the same for both models. Those tha
 group (Davison and Hinkley, Bootstrap Methods and their Application, 1997, section 3.8).
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,13 +18,15 @@ from simcse_jax.evaluation import sts
 from simcse_jax.evaluation.beir import Collection
 from simcse_jax.evaluation.evaluator import Embed, by_task, encode_once
 from simcse_jax.evaluation.retrieval import BEST, Retrieval, score, sides
+from simcse_jax.evaluation.transfer import Transfer, hits
 
 RESAMPLES, AT_ONCE = 1000, 100
 COVERAGE = 0.95
 
 
 class Paired(NamedTuple):
-    """P rows of a task as two models see them: the cosines of pairs that have gold scores, or the scores of queries."""
+    """P rows of a task as two models see them: the cosines of pairs that have gold scores, or the scores of queries or
+    sentences."""
 
     groups: Int[np.ndarray, " P"]  # rows of one group are drawn together
     before: Float64[np.ndarray, " P"]
@@ -91,18 +93,14 @@ def compare(tasks: Sequence[Paired], measure: str, seed: int) -> Comparison:
 
 
 def measure(evaluators: Sequence[Any], before: Embed, after: Embed) -> tuple[list[Paired], str]:
-    """What two models say of all tasks of similarity, or without any of those of retrieval, and the measure's name.
+    """What two models say of all tasks of the first of these kinds: similarity, retrieval, classes; the measure's name.
 
-    There is at least one `sts.Similarity` or `Retrieval`.
+    There is at least one `sts.Similarity`, `Retrieval` or `Transfer`.
     """
-    similarity = [evaluator for evaluator in evaluators if isinstance(evaluator, sts.Similarity)]
-    tasks = [task for evaluator in similarity for task in _of_similarity(evaluator, before, after)]
-    name = "Spearman"
-    if not tasks:
-        retrieval = [evaluator for evaluator in evaluators if isinstance(evaluator, Retrieval)]
-        name = MEASURES[retrieval[0].measures[0]]
-        tasks = [task for evaluator in retrieval for task in _of_retrieval(evaluator, before, after)]
-    return tasks, f"{name} × 100" + f", mean of {len(tasks)} tasks" * (len(tasks) > 1)
+    kind = next(kind for kind in KINDS if any(isinstance(evaluator, kind.of) for evaluator in evaluators))
+    found = [evaluator for evaluator in evaluators if isinstance(evaluator, kind.of)]
+    tasks = [task for evaluator in found for task in kind.tasks(evaluator, before, after)]
+    return tasks, f"{kind.name(found[0])} × 100" + f", mean of {len(tasks)} tasks" * (len(tasks) > 1)
 
 
 def _ranks(values: Float64[np.ndarray, " P"], counts: Int[np.ndarray, "R P"]) -> Float64[np.ndarray, "R P"]:
@@ -144,6 +142,14 @@ def _of_retrieval(evaluator: Retrieval, before: Embed, after: Embed) -> Iterator
         yield Paired(_groups(collection), first, second, None)
 
 
+def _of_transfer(evaluator: Transfer, before: Embed, after: Embed) -> Iterator[Paired]:
+    first, second = (by_task(hits, embed, evaluator.tasks) for embed in (before, after))
+    for name, task in evaluator.tasks.items():
+        (rows, was), (_, now) = first[name], second[name]
+        groups = connected([[column[row] for row in rows.tolist()] for column in (task.first, task.second) if column])
+        yield Paired(groups, BEST * was, BEST * now, None)
+
+
 def _groups(collection: Collection) -> Int[np.ndarray, " Q"]:
     """(Q,) the group of each query: those that share their text or a relevant document's, but for case, are in one."""
     queries, documents = collection.judged[collection.judged[:, 2] > 0][:, :2].T
@@ -151,3 +157,18 @@ def _groups(collection: Collection) -> Int[np.ndarray, " Q"]:
     of = dict(zip(queries.tolist(), connected(texts).tolist(), strict=True))
     alone = len(queries)  # a query without a relevant document, which scores 0 in any case
     return np.array([of.get(query, alone + query) for query in range(len(collection.first))])
+
+
+class Kind(NamedTuple):
+    """How evaluators of a kind compare two models."""
+
+    of: type
+    name: Callable[[Any], str]  # of the measure
+    tasks: Callable[[Any, Embed, Embed], Iterator[Paired]]
+
+
+KINDS = (
+    Kind(sts.Similarity, lambda evaluator: "Spearman", _of_similarity),
+    Kind(Retrieval, lambda evaluator: MEASURES[evaluator.measures[0]], _of_retrieval),
+    Kind(Transfer, lambda evaluator: "Accuracy", _of_transfer),
+)

@@ -25,6 +25,7 @@ from simcse_jax.evaluation import early_stopping, logistic, sts
 from simcse_jax.evaluation.evaluator import Embed, Encode, by_task, encode_once, pair_features, with_titles
 from simcse_jax.evaluation.transfer_files import FOLDS, Task
 from simcse_jax.host.progress import Progress
+from simcse_jax.host.storage import sha256
 
 SEED = 1111
 TITLES = {"SST2": "SST", "MRPC": "MRPC acc/F1"}  # names in the paper's table
@@ -169,6 +170,18 @@ def _early_stopped(
                 yield development, fit(outer[number], [grid[best]]).predicted[0]
 
 
+def hits(encode: Encode, tasks: dict[str, Task]) -> dict[str, tuple[Int64[np.ndarray, " T"], Bool[np.ndarray, " T"]]]:
+    """By task the rows that are scored, and of which of them the protocol `sklearn` finds the class."""
+    found = {}
+    for name, task in tasks.items():
+        folds, right = make_folds(task), np.zeros(len(task.labels), bool)
+        for fold, (_, classes) in zip(folds, _converged(features(encode, task), task.labels, folds), strict=True):
+            right[fold.test] = classes[fold.test] == task.labels[fold.test]
+        rows = np.flatnonzero(np.any([fold.test for fold in folds], axis=0))
+        found[name] = rows, right[rows]
+    return found
+
+
 def evaluate(encode: Encode, tasks: dict[str, Task], *, protocol: str = "sklearn") -> dict[str, dict[str, Any]]:
     """Trains and scores the classifiers of each task, whose distinct sentences are encoded once.
 
@@ -209,7 +222,7 @@ class Transfer:
     def table(self, numbers: dict[str, Any]) -> str:
         """Accuracies in the columns of SimCSE's Table E.1, MRPC's F1 after its own; a dash means no figure."""
         results = numbers["transfer"]
-        tasks = sorted([*results, *self.missing], key=TRANSFER.index)
+        tasks = sorted([*results, *self.missing], key=[*TRANSFER, *results].index)
         titles = [TITLES.get(task, task) for task in tasks]
         cells = [f"{results[task]['accuracy']:.2f}" if task in results else "-" for task in tasks]
         if "MRPC" in results:
@@ -223,3 +236,21 @@ class Transfer:
     def protocol(self) -> str:
         """A description of the figures."""
         return f"accuracy × 100, protocol {self.transfer_protocol} ({PROTOCOLS[self.transfer_protocol]})"
+
+
+@dataclasses.dataclass(frozen=True)
+class Accuracy:
+    """The accuracy of one task, under a name; it chooses the best checkpoint."""
+
+    name: str
+    tasks: dict[str, Task]  # one
+
+    @property
+    def fingerprint(self) -> str:
+        """SHA-256 of the sentences and their classes."""
+        return sha256(*(array for task in self.tasks.values() for array in (np.array(task.first), task.labels)))
+
+    def __call__(self, embed: Embed) -> dict[str, float]:
+        """The number of one model."""
+        ((_, right),) = by_task(hits, embed, self.tasks).values()
+        return {self.name: round(100 * float(np.mean(right)), 4)}

@@ -24,8 +24,10 @@ from simcse_jax.field import (
     weight,
 )
 from simcse_jax.objectives.objective import (
+    CLASSES,
     ELEMENTS,
     EMBEDDINGS,
+    RELATIONS,
     SCORES,
     Columns,
     Objective,
@@ -334,8 +336,35 @@ class SoftmaxNLI(Objective):
 
     name = "softmax_nli"
     about = "SBERT's classifier of labelled pairs."
-    labels = True
+    labels = RELATIONS
     paired = compares_views = projectable = truncatable = False  # the classifier is one of whole embeddings
+
+
+class SupCon(Objective):
+    """Sentences of a class attract each other, and repel those of other classes."""
+
+    name = "supcon"
+    about = "Sentences with classes: those of a class find each other in the batch (Khosla et al. 2020)."
+    labels = CLASSES
+    reads = ("anchor", "positive")
+    fields: ClassVar = {"weight": weight(), "temperature": number(0.1, "Divides cosines.", above(0))}
+
+    def conflicts(self, config: Any, active: Sequence[Objective]) -> Iterator[tuple[str, str]]:
+        """Pairs of any origin."""
+        data = config.data
+        for name, value in (
+            ("positives", data.positives),
+            ("augment.name", data.augment.name),
+            ("columns.positive", data.columns.positive),
+        ):
+            if value:
+                yield f"data.{name}", "objective.supcon takes sentences with classes, not pairs; it must be empty"
+
+    def check_columns(self, fields: Any, columns: Columns) -> None:
+        """Refuses pairs."""
+        if columns.number > 1:
+            sentences = f"{columns.data} has {columns.number} columns of them; choose one with data.columns.anchor"
+            raise UserError(f"config.objective.supcon.weight: needs sentences with classes, but {sentences}")
 
 
 class CoSENT(Objective):

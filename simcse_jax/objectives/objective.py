@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 # What an objective learns from a teacher: its embeddings of all sentences, or those of a teacher with the model's
 # embedding size; or its scores of candidates, which the data may have instead.
 EMBEDDINGS, ELEMENTS, SCORES = "embeddings", "elements", "scores"
+RELATIONS, CLASSES = "relations", "classes"  # what the labels that it reads say
 
 
 class Parameters(NamedTuple):
@@ -52,7 +53,7 @@ class Objective:
     parameters: Parameters | None = None
 
     # What it needs of the data, and what training prepares for it.
-    labels = False  # a label for each pair
+    labels = ""  # one of a pair, NLI's `RELATIONS`; or one of each sentence: any `CLASSES`
     scores = ""  # a score for each pair: `ranked`, whose order counts, or `unit`, from 0 to 1
     teacher = ""  # a teacher's `EMBEDDINGS`, `ELEMENTS` or `SCORES`
     hard_negatives = False  # one or more in every row

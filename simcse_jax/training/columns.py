@@ -1,7 +1,7 @@
 """What objectives need of the columns of a run's data: hard negatives, or labelled or graded pairs."""
 
 from simcse_jax.errors import UserError
-from simcse_jax.objectives.objective import Columns, Objective
+from simcse_jax.objectives.objective import RELATIONS, Columns, Objective
 
 
 def check_needs(objective: Objective, columns: Columns) -> None:
@@ -16,7 +16,7 @@ def check_needs(objective: Objective, columns: Columns) -> None:
             f"{field}: needs a hard negative in every row, but some rows of {columns.data} have none; leave these rows "
             "out"
         )
-    if (objective.labels or objective.scores) and columns.number != 2:
+    if (objective.labels == RELATIONS or objective.scores) and columns.number != 2:
         kind = "labelled pairs" if objective.labels else "pairs with scores"
         raise UserError(
             f"{field}: needs {kind}, but {columns.data} has {columns.number} column(s) of sentences; choose two "

@@ -50,7 +50,7 @@ class DataSpec:
     keeps_apart: bool = False  # no two rows of a batch have a text in common
     contrasts: bool = False  # other sentences of a batch are negatives
     equal_texts: str = ""
-    labels: bool = False
+    labels: str = ""  # what they say, `objectives.objective.RELATIONS` or `CLASSES`; empty: none are needed
     scores: Scores | None = None
     ranked_by: str = ""  # the objective that compares pairs by their scores
     pairing: Pairing | None = None  # makes the pairs of the sentences of one column

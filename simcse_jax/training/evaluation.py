@@ -54,7 +54,7 @@ class AnalysisSpec(NamedTuple):
 class Evaluation(NamedTuple):
     """The evaluators of a run."""
 
-    development: sts.Correlation | retrieval.Ranking  # chooses the best checkpoint
+    development: sts.Correlation | retrieval.Ranking | transfer.Accuracy  # chooses the best checkpoint
     final: list[Final]  # score it at the end, for `result.json`
     has_tests: bool  # False: the pairs that chose the checkpoint are scored at the end, too
     postprocess: postprocess.Postprocess | None  # of the embeddings that are scored at the end
@@ -91,20 +91,13 @@ class Evaluation(NamedTuple):
             sentences += [sentence for _, task in sorted(self.postprocess.splits.items()) for sentence in task]
         return sha256(np.frombuffer("\n".join(sentences).encode(), np.uint8))
 
-    def with_prompts(self, prompts: Mapping[str, str]) -> "Evaluation":
-        """This evaluation for a model that is trained with prompts of queries and documents."""
-
-        def add_prompts(of: retrieval.Retrieval) -> retrieval.Retrieval:
-            return dataclasses.replace(of, prompts=prompts)
-
-        final = [
-            add_prompts(evaluator) if isinstance(evaluator, retrieval.Retrieval) else evaluator
-            for evaluator in self.final
-        ]
-        chooses = self.development
-        if isinstance(chooses, retrieval.Ranking):
-            chooses = dataclasses.replace(chooses, retrieval=add_prompts(chooses.retrieval))
-        return self._replace(development=chooses, final=final)
+    def with_prompts(self, prompts: Mapping[str, str], usual: str = "") -> "Evaluation":
+        """This evaluation with prompts; see `with_prompts`."""
+        return self._replace(
+            development=with_prompts(self.development, prompts, usual),
+            final=[with_prompts(evaluator, prompts, usual) for evaluator in self.final],
+            extra={name: with_prompts(evaluator, prompts, usual) for name, evaluator in self.extra.items()},
+        )
 
     def restrict_to_missing(self, result: Mapping[str, Any]) -> "Evaluation":
         """The evaluators to run: only the `eval.extra` that a model's result lacks, or all if it lacks a task."""
@@ -137,6 +130,24 @@ class Evaluation(NamedTuple):
         extra = [name for kind_of_extra in self.extra for name in EXTRA[kind_of_extra]]
         if extra:
             yield f"also{after}:\n{sts.aligned([extra, [f'{numbers[name]:.4g}' for name in extra]])}"
+
+
+def with_prompts(evaluator: Any, prompts: Mapping[str, str], usual: str) -> Any:
+    """An evaluator of a model that is trained with prompts of queries and documents, and has a `usual` one for others.
+
+    That is its default, which `encode` puts before each text that has no other.
+    """
+    if isinstance(evaluator, retrieval.Ranking):
+        return dataclasses.replace(evaluator, retrieval=with_prompts(evaluator.retrieval, prompts, usual))
+    if isinstance(evaluator, retrieval.Retrieval):
+        return dataclasses.replace(evaluator, prompts=prompts)
+    if not usual:
+        return evaluator
+    tasks = {}
+    for name, task in evaluator.tasks.items():
+        first, second = ([usual + text for text in side] for side in (task.first, task.second))
+        tasks[name] = task._replace(first=first, second=second)
+    return dataclasses.replace(evaluator, tasks=tasks)
 
 
 def _names(evaluator: Final) -> Iterable[str]:

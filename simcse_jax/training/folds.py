@@ -58,6 +58,7 @@ def cross_fit(
 
     Raises:
       UserError: when a model's parameters are no longer finite.
+      Preempted: for SIGTERM; the folds that are finished are saved.
     """
     assert setup.inputs.folds is not None
     evaluators = setup.inputs.folds.evaluators
@@ -67,7 +68,7 @@ def cross_fit(
         return setup.embed.with_params(setup.model(setup.gather_for_scoring(params)))
 
     def judge(number: int) -> tuple[Paired, str]:
-        model = embedder(_train(setup, updates, batches[number], settings[number]))
+        model = embedder(_train(setup, updates, batches[number], settings[number], preemption))
         try:
             (paired,), name = measure([evaluators[number]], start, model.with_progress)
         except NotFinite as error:
@@ -109,7 +110,7 @@ def say_tries(folder: Folder, fingerprints: Mapping[str, str]) -> None:
         )
 
 
-def _train(setup: Setup, updates: Updates, batches: AnyBatches, settings: StepSettings) -> Any:
+def _train(setup: Setup, updates: Updates, batches: AnyBatches, settings: StepSettings, preemption: Preemption) -> Any:
     """The parameters after all steps."""
     state, total = setup.state(), int(settings["total_steps"])
     with Progress(total, "steps", shown=processes.is_first()) as bar:
@@ -119,6 +120,7 @@ def _train(setup: Setup, updates: Updates, batches: AnyBatches, settings: StepSe
             bar.skip(updates.compile(0, state, batch, settings))
             state, metrics = updates(0, state, batch, settings)
             steps.add(metrics["loss"])
+            preemption.pass_unsaved()
         steps.wait()
     return state.params
 
@@ -142,9 +144,12 @@ def _read(folder: Folder) -> tuple[list[Paired], str]:
         path = folder / FOLDS_FILE
         text = json.dumps(read_json(path)) if processes.is_first() and path.is_file() else "{}"
     found = json.loads(processes.gather(text)[0])
-    return [Paired(*(part and np.array(part) for part in fold)) for fold in found.get("folds", [])], found.get(
-        "measure", ""
-    )
+    return read_paired(found), found.get("measure", "")
+
+
+def read_paired(found: Mapping[str, Any]) -> list[Paired]:
+    """The folds that are finished, of the contents of `folds.json`."""
+    return [Paired(*(part and np.array(part) for part in fold)) for fold in found.get("folds", [])]
 
 
 def _write(folder: Folder, done: Sequence[Paired], name: str) -> None:

@@ -13,11 +13,15 @@ from simcse_jax.data.corpora import AnyCorpus
 from simcse_jax.data.held_out import FEWEST, Split, hold_out, in_folds
 from simcse_jax.data.sources import Examples
 from simcse_jax.errors import UserError, option
-from simcse_jax.evaluation import beir, retrieval, sts
-from simcse_jax.training.evaluation import Evaluation
+from simcse_jax.evaluation import beir, retrieval, sts, transfer
+from simcse_jax.evaluation.transfer_files import Task
+from simcse_jax.training.evaluation import Evaluation, with_prompts
 
 NAME = "held_out"  # of the task
 MOST_DOCUMENTS = 10_000  # texts that the held-out pairs are found among
+MOST_FITTED = 5_000  # rows that a classifier is fitted to
+
+Judge = sts.Similarity | retrieval.Retrieval | transfer.Transfer
 
 
 class HeldOutSpec(NamedTuple):
@@ -41,15 +45,11 @@ class Folds(NamedTuple):
     """The rows of a run in folds."""
 
     of: Int[np.ndarray, " N"]  # the fold of each row
-    evaluators: tuple[sts.Similarity | retrieval.Retrieval, ...]  # each scores a fold's rows
+    evaluators: tuple[Judge, ...]  # each scores a fold's rows
 
-    def with_prompts(self, prompts: Mapping[str, str]) -> "Folds":
-        """These folds for a model that is trained with prompts of queries and documents."""
-        evaluators = (
-            dataclasses.replace(each, prompts=prompts) if isinstance(each, retrieval.Retrieval) else each
-            for each in self.evaluators
-        )
-        return self._replace(evaluators=tuple(evaluators))
+    def with_prompts(self, prompts: Mapping[str, str], usual: str) -> "Folds":
+        """These folds with prompts; see `evaluation.with_prompts`."""
+        return self._replace(evaluators=tuple(with_prompts(each, prompts, usual) for each in self.evaluators))
 
     def others(self, corpus: AnyCorpus) -> list[Corpus]:
         """For each fold all other rows of the corpus."""
@@ -69,27 +69,63 @@ def hold_out_rows(
 ) -> HeldOut:
     """Holds rows out: half of them choose the best checkpoint, half are the test set; all are if nothing is chosen.
 
-    Pairs with scores are compared by Spearman's correlation. Of other pairs, each anchor is a query, whose positives
-    are to be found among all texts that are not anchors: the positives and hard negatives of all rows, at most
-    `MOST_DOCUMENTS`.
+    `judges` says how.
     """
     field = f"config.data.held_out={spec.rows}"
-    if len(examples.columns) < 2:
-        raise UserError(f"{field}: {spec.data} has sentences without positives, which cannot be scored; set eval.data")
+    check_scorable(examples, field, spec.data)
     split = split_rows(spec, examples)
     if why := obstacle(spec, examples, split):
         raise UserError(f"{field}: {why}. Name pairs to score on ({option('eval', 'FILE')}), or set data.held_out=0")
-    rest, development, test = (examples.take(rows) for rows in split[:3])
-    if examples.scores is not None:
-        graded = [{NAME: as_graded_pairs(part)} for part in (development, test)]
-        chooses = sts.Correlation(f"eval/{NAME}", graded[0])
-        return HeldOut(rest, Evaluation(chooses, [sts.Similarity(graded[1])], True, None))
-    documents = list_documents([development, test], [rest])
-    tasks = [{NAME: as_collection(part, documents)} for part in (development, test)]
-    first = fields.measures[0]
-    ranking = retrieval.Ranking(f"eval/{NAME}_{first}", retrieval.Retrieval(tasks[0], [first], fields.storage, devices))
-    final = retrieval.Retrieval(tasks[1], fields.measures, fields.storage, devices)
-    return HeldOut(rest, Evaluation(ranking, [final], True, None))
+    rest, *parts = (examples.take(rows) for rows in split[:3])
+    development, test = judges(parts, fields, devices, rest)
+    chooses: sts.Correlation | retrieval.Ranking | transfer.Accuracy
+    if isinstance(development, sts.Similarity):
+        chooses = sts.Correlation(f"eval/{NAME}", development.tasks)
+    elif isinstance(development, transfer.Transfer):
+        chooses = transfer.Accuracy(f"eval/{NAME}_accuracy", development.tasks)
+    else:
+        first = fields.measures[0]
+        chooses = retrieval.Ranking(f"eval/{NAME}_{first}", dataclasses.replace(development, measures=[first]))
+    return HeldOut(rest, Evaluation(chooses, [test], True, None))
+
+
+def judges(
+    parts: Sequence[Examples],
+    fields: retrieval.RetrievalSpec,
+    devices: Sequence[jax.Device] | None = None,
+    rest: Examples | None = None,
+) -> list[Judge]:
+    """What scores a model on each of these parts of the rows.
+
+    Pairs with scores are compared by Spearman's correlation. Sentences with classes are classified by a logistic
+    regression on embeddings, fitted to the `rest` (None: the other parts), at most `MOST_FITTED` of it. Of other pairs,
+    each anchor is a query, whose positives are to be found among all texts that are not anchors: the positives and hard
+    negatives of all rows, at most `MOST_DOCUMENTS`.
+    """
+    if parts[0].scores is not None:
+        return [sts.Similarity({NAME: as_graded_pairs(part)}) for part in parts]
+    if len(parts[0].columns) == 1:
+        others = [[other for other in parts if other is not part] if rest is None else [rest] for part in parts]
+        return [transfer.Transfer({NAME: as_task(*pair)}) for pair in zip(parts, others, strict=True)]
+    documents = list_documents(parts, [] if rest is None else [rest])
+    tasks = [{NAME: as_collection(part, documents)} for part in parts]
+    return [retrieval.Retrieval(task, fields.measures, fields.storage, devices) for task in tasks]
+
+
+def check_scorable(examples: Examples, field: str, data: str) -> None:
+    """Refuses sentences that have neither positives nor classes."""
+    if len(examples.columns) < 2 and examples.labels is None:
+        raise UserError(f"{field}: {data} has sentences without positives, which cannot be scored; set it to 0")
+
+
+def as_task(judged: Examples, others: Sequence[Examples]) -> Task:
+    """Sentences to be classified after others, of which a part evenly spread over their order is taken."""
+    texts, labels = [text for part in others for text in part.columns[0]], np.concatenate([p.labels for p in others])
+    rows = np.unique(np.linspace(0, len(texts) - 1, min(len(texts), MOST_FITTED)).astype(np.int64))
+    texts, labels = [texts[row] for row in rows.tolist()], labels[rows]
+    splits = {"train": slice(0, len(texts)), "test": slice(len(texts), None)}
+    labels = np.concatenate([labels, judged.labels])
+    return Task([*texts, *judged.columns[0]], [], labels, splits, int(labels.max()) + 1)
 
 
 def split_rows(spec: HeldOutSpec, examples: Examples) -> Split:
@@ -176,18 +212,12 @@ def split_examples(
       UserError: for sentences alone, too few groups of rows, and scores that are all the same.
     """
     field = f"config.data.folds={spec.folds}"
-    if len(examples.columns) < 2:
-        raise UserError(f"{field}: {spec.data} has sentences without positives, which cannot be scored; set it to 0")
+    check_scorable(examples, field, spec.data)
     of, groups = in_folds(examples.columns[:2], spec.folds, spec.seed)
     if why := obstacle_to_folds(of, groups, examples.scores, spec):
         raise UserError(f"{field}: {why}. Set it to 0, or bring more rows")
     parts = [examples.take(np.flatnonzero(of == number)) for number in range(spec.folds)]
-    if examples.scores is not None:
-        return Folds(of, tuple(sts.Similarity({NAME: as_graded_pairs(part)}) for part in parts))
-    documents = list_documents(parts)
-    tasks = [{NAME: as_collection(part, documents)} for part in parts]
-    measures = fields.measures[:1]
-    return Folds(of, tuple(retrieval.Retrieval(task, measures, fields.storage, devices) for task in tasks))
+    return Folds(of, tuple(judges(parts, fields._replace(measures=fields.measures[:1]), devices)))
 
 
 def obstacle_to_folds(

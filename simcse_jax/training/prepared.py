@@ -20,6 +20,7 @@ from simcse_jax.host.names import split_sources
 from simcse_jax.host.storage import Folder, is_remote
 from simcse_jax.huggingface.load import Pretrained
 from simcse_jax.huggingface.tokenizer import Tokenizer
+from simcse_jax.objectives.objective import CLASSES, RELATIONS
 from simcse_jax.training.data_spec import DataSpec
 
 
@@ -60,7 +61,11 @@ def _open(data: DataSpec, name: str, paths: Sequence[Path], model: Pretrained, t
             raise UserError(
                 f"config.data.train={name}, {how}: {why}; prepare its sources of one kind alone, or {remedy}"
             )
-    for unavailable, what in ((data.scores, "scores, which an objective needs"), (data.teacher, "text for a teacher")):
+    for unavailable, what in (
+        (data.scores, "scores, which an objective needs"),
+        (data.labels == CLASSES, "classes, which an objective needs"),
+        (data.teacher, "text for a teacher"),
+    ):
         if unavailable:
             raise UserError(f"config.data.train={name}: a prepared corpus has no {what}; name the files themselves")
     if data.subsample > len(prepared):
@@ -76,7 +81,7 @@ def _open(data: DataSpec, name: str, paths: Sequence[Path], model: Pretrained, t
     return PreparedCorpus(
         prepared,
         tokenizer.pad_token_id,
-        data.labels,
+        bool(data.labels),
         data.subsample,
         mixture=mix_by_weight(data.weights, split_sources(name), prepared.sizes)
         if data.weights and paths[1:]
@@ -168,7 +173,7 @@ def check_corpus_fits(data: DataSpec, manifest: Manifest, model: Pretrained, tok
             f"config.data.{field}: {lengths.anchor} tokens of anchors and {lengths.positive} of others, but {name} was "
             f"prepared with {built.anchor} and {built.positive}; set these, or prepare it again with --max-length"
         )
-    if data.labels and not settings["labels"]:
+    if data.labels == RELATIONS and not settings["labels"]:
         raise UserError(f"{name}: was prepared without labels; prepare it again with --labels")
     prompts = zip(*data.prompts, strict=True)
     chosen = {  # when it was prepared: the values of fields, and the options of prepare

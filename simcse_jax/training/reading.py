@@ -23,6 +23,7 @@ from simcse_jax.errors import UserError
 from simcse_jax.host.names import split_sources
 from simcse_jax.huggingface.load import Pretrained
 from simcse_jax.huggingface.tokenizer import Tokenizer
+from simcse_jax.objectives.objective import CLASSES, RELATIONS
 from simcse_jax.training.data_spec import DataSpec
 from simcse_jax.training.prepared import mix_by_weight, open_prepared
 from simcse_jax.training.teacher import read_teachers, teach
@@ -38,7 +39,8 @@ def read_training_examples(data: DataSpec) -> Examples:
         data.train,
         data.columns,
         positives=data.positives,
-        labels=data.labels,
+        labels=data.labels == RELATIONS,
+        classes=data.labels == CLASSES,
         subsample=data.subsample,
         seed=data.seed,
         mixed=data.mixed or data.one_source,
@@ -221,7 +223,9 @@ def choose_pairing(data: DataSpec, num_columns: int) -> Pairing | None:
 
 
 def check_scores(data: DataSpec, examples: Examples) -> None:
-    """Refuses scores that are all the same, where pairs are compared by them."""
+    """Refuses scores that are all the same, where pairs are compared by them, and a single class."""
+    if data.labels == CLASSES and len(examples) and examples.labels is not None and not np.ptp(examples.labels):
+        raise UserError(f"{data.train}: all {len(examples):,} rows are of one class; bring rows of another")
     scores = examples.scores
     if scores is not None and data.ranked_by and len(scores) > 1 and not scores.max() > scores.min():
         alike = f"all {len(scores)} scores are {scores[0]:g}"

@@ -200,9 +200,11 @@ def read_inputs(config: Section) -> Inputs:
         sizes=sizes,
         positive_template=template,
     )
-    prompts = inputs.prompts
+    settings = model.settings
+    usual = settings.prompts.get(settings.default_prompt_name or "", "") if spec.keep_settings else ""
+    prompts = inputs.prompts, usual
     return inputs._replace(
-        evaluation=evaluation and evaluation.with_prompts(prompts), folds=folds and folds.with_prompts(prompts)
+        evaluation=evaluation and evaluation.with_prompts(*prompts), folds=folds and folds.with_prompts(*prompts)
     )
 
 

@@ -194,7 +194,7 @@ def data_spec(config: Config) -> DataSpec:
         repeated=repetition_spec(config),
         keeps_apart=data.no_duplicates and bool(needing(objectives, "contrasts")),
         contrasts=bool(needing(objectives, "contrasts")),
-        labels=bool(needing(objectives, "labels")),
+        labels=next((objective.labels for objective in needing(objectives, "labels")), ""),
         scores=score_spec(config),
         ranked_by=next((objective.name for objective in scored if objective.scores == "ranked"), ""),
         pairing=pairing,

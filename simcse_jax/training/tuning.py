@@ -2,11 +2,12 @@
 
     n rows of           batch                 steps                              learning rate
     pairs and more      16 to 128, n / 32     5 epochs of few rows, 1 of many    2e-5
+    classes             twice the classes     as pairs
     sentences           64                    1 epoch, at most 4,000 steps       1e-5
 
-Fewer than 5,000 rows with pairs judge in five folds whether training helps (`data.folds`), and all of them train what
-is kept. Of more, 2,000 are held out. A run without folds has ten evaluations, for which another 2,000 are held out, or
-with 500 steps or fewer only that of the end.
+Fewer than 5,000 rows with pairs or classes judge in five folds whether training helps (`data.folds`), and all of them
+train what is kept. Of more, 2,000 are held out. A run without folds has ten evaluations, for which another 2,000 are
+held out, or with 500 steps or fewer only that of the end.
 """
 
 import warnings
@@ -37,17 +38,19 @@ from simcse_jax.data.columns import (
 from simcse_jax.data.examples import draw, numbers_beside, open_source, open_table, prefix_of
 from simcse_jax.data.files import files_of
 from simcse_jax.data.held_out import in_folds
-from simcse_jax.data.labels import UNLABELLED, NamedLabel
+from simcse_jax.data.labels import UNLABELLED, Classes, NamedLabel
 from simcse_jax.data.rows import MISSING, is_number
 from simcse_jax.data.scores import Scores, parse_score
 from simcse_jax.data.sources import Examples, kind_of
 from simcse_jax.devices import processes
-from simcse_jax.errors import UserError, option
+from simcse_jax.errors import UserError, about, option
+from simcse_jax.evaluation import sts
 from simcse_jax.evaluation.beir import CORPUS, QRELS
 from simcse_jax.host.names import split_sources
 from simcse_jax.host.storage import local_path
 from simcse_jax.huggingface.load import Pretrained
 from simcse_jax.huggingface.sentence_transformers import DOCUMENT_PROMPTS
+from simcse_jax.objectives.objective import CLASSES
 from simcse_jax.objectives.registry import needing, trained_objectives
 from simcse_jax.runs.loading import load_model
 from simcse_jax.runs.state import model_spec
@@ -62,6 +65,7 @@ MOST_STEPS = 4000  # on sentences alone
 FEW_STEPS = 500  # with no more of them the last checkpoint is taken, and all that is held out compares it
 FOLDS = 5
 MOST_IN_FOLDS = 5000  # rows; more take long to train on six times, and 2,000 that are held out find a gain of a point
+FEW_JUDGED = 500  # pairs of --eval; with fewer, none are spared to choose the checkpoint
 FEW, HELD_OUT = 100, 2000  # rows that compare: without folds at least, and where folds would be too large
 
 
@@ -78,10 +82,18 @@ class DataSummary(NamedTuple):
     pairs: tuple[list[str], list[str]] = ([], [])  # the anchors and positives of all rows
     scores: Sequence[float] = ()  # of all rows
     ones: str = ""  # the column of scores that are all 1: all pairs are positives
+    classes: Sequence[int] = ()  # of all rows, where sentences have them; in `pairs`, these are the anchors
+
+    @property
+    def alone(self) -> bool:
+        """Whether nothing belongs to a sentence."""
+        return self.width == 1 and not self.classes
 
     @property
     def kind(self) -> str:
         """The kind of data, for messages."""
+        if self.classes:
+            return f"sentences in {len({*self.classes})} classes"
         if self.score:
             return "pairs with scores"
         return f"pairs labelled {self.positives}" if self.positives else kind_of(self.width)
@@ -102,8 +114,9 @@ def complete(config: config_dict.ConfigDict, user_fields: AbstractSet[str]) -> N
     processes.initialize(config.parallel.processes, config.parallel.process_id, config.parallel.coordinator)
     with processes.exit_together():
         model = load_model(config.model.init_from, config.model.num_layers)
-        data = inspect_data(data_spec(config))
+        data = inspect_data(data_spec(config), classes=trains_classes(config))
         config.update_from_flattened_dict(retrieval_fields(config.eval.data, config.eval.retrieval.data, user_fields))
+        all_judge = has_few_pairs(config.eval.data)
     objectives = model_spec(config).objectives
     fields = flatten(config)
     set_already = {name: fields[name] for name in user_fields if name in fields}
@@ -114,13 +127,13 @@ def complete(config: config_dict.ConfigDict, user_fields: AbstractSet[str]) -> N
     scored = bool(config.eval.data or config.eval.retrieval.data)
 
     def settle(folds: int = 0, held_out: int = 0) -> None:
-        values = settled | size_fields(data.rows - held_out, data.width, set_already)
+        values = settled | size_fields(data.rows - held_out, data.alone, len({*data.classes}), set_already)
         values |= {
             "data.folds": folds,
             "data.held_out": held_out,
             "eval.against_start": bool(folds or held_out or scored),
         }
-        values |= {"eval.every": 0} if folds else {}
+        values |= {"eval.every": 0} if folds or all_judge else {}
         config.update_from_flattened_dict({name: value for name, value in values.items() if name not in user_fields})
 
     why, held_out_given = "" if scored else no_judges(data, objectives), "data.held_out" in user_fields
@@ -134,6 +147,12 @@ def complete(config: config_dict.ConfigDict, user_fields: AbstractSet[str]) -> N
         if why := find_obstacle(data, config):
             settle()
     say_settings(config, data, why)
+    sizes = np.bincount(data.classes) if data.classes else np.zeros(0)
+    if few := int(np.count_nonzero(sizes < config.data.folds)):
+        processes.say(
+            f"tune: {few} of {len(sizes)} classes have fewer rows than there are folds: a row counts as wrong where no "
+            "other fold has its class; bring more of them"
+        )
 
 
 def say_settings(config: config_dict.ConfigDict, data: DataSummary, why: str) -> None:
@@ -176,15 +195,22 @@ def model_fields(model: Pretrained, data: DataSummary) -> dict[str, Any]:
     }
 
 
+def trains_classes(config: config_dict.ConfigDict) -> bool:
+    """Whether classes of sentences are trained on, if there are any: no objective of the user's has another use."""
+    chosen = [name for name, objective in trained_objectives(config.objective).items() if objective.embeds]
+    return not {*chosen} - {"info_nce", "supcon"} and not (config.data.augment.name or config.data.positives)
+
+
 def data_fields(data: DataSummary, objectives: Mapping[str, Any]) -> dict[str, Any]:
     """The fields of the objective that suits the data, and of how they are read."""
-    chosen = "cosent" if data.score else "info_nce"
+    chosen = "cosent" if data.score else "supcon" if data.classes else "info_nce"
     values: dict[str, Any] = {"data.positives": data.positives}
     if data.score:
         values["data.columns.score"] = data.score
-    elif data.positives:
+    elif data.positives or data.classes:
         values["data.columns.label"] = data.label
-    if not any(objective.embeds for name, objective in trained_objectives(objectives).items() if name != "info_nce"):
+    trained = trained_objectives(objectives).items()
+    if not any(objective.embeds for name, objective in trained if name not in ("info_nce", chosen)):
         values |= {f"objective.{name}.weight": float(name == chosen) for name in {chosen, "info_nce"}}
     return values
 
@@ -206,12 +232,21 @@ def retrieval_fields(data: str, named: str, user_fields: AbstractSet[str]) -> di
     return fields
 
 
+def has_few_pairs(data: str) -> bool:
+    """Whether `eval.data` is a file of so few graded pairs that half of them could hardly judge."""
+    if not local_path(data).is_file():
+        return False
+    with about("config.eval.data"):
+        (pairs,) = sts.read(data, ())[0].values()
+    return len(pairs.gold) < FEW_JUDGED
+
+
 def no_judges(data: DataSummary, objectives: Mapping[str, Any]) -> str:
     """Why no rows of these data can tell whether training helps, as text; "" if some can."""
-    if data.width == 1:
+    if data.alone:
         return "sentences alone cannot tell whether training helps"
     for need, description in (("labels", "labels"), ("teacher", "a teacher")):
-        if needed_by := needing(objectives, need):
+        if needed_by := [each for each in needing(objectives, need) if each.labels != CLASSES]:
             return f"objective.{needed_by[0].name} is trained with {description}, by which nothing is held out"
     return ""
 
@@ -223,7 +258,8 @@ def rows_to_hold_out(rows: int) -> int:
 
 def find_obstacle(data: DataSummary, config: config_dict.ConfigDict) -> str:
     """Why the rows cannot judge as the config says, as text; "" if they can."""
-    examples = Examples(data.pairs, 0, scores=np.array(data.scores, np.float32) if data.score else None)
+    columns = data.pairs[:1] if data.classes else data.pairs
+    examples = Examples(columns, 0, scores=np.array(data.scores, np.float32) if data.score else None)
     if config.data.subsample:
         examples = draw(examples, config.data.subsample, config.seed, config.data.train)
     if config.data.folds:
@@ -233,11 +269,10 @@ def find_obstacle(data: DataSummary, config: config_dict.ConfigDict) -> str:
     return obstacle(spec, examples, split_rows(spec, examples))
 
 
-def size_fields(rows: int, width: int, set_already: Mapping[str, Any]) -> dict[str, Any]:
+def size_fields(rows: int, alone: bool, classes: int, set_already: Mapping[str, Any]) -> dict[str, Any]:
     """The batch size, the passes or steps, the learning rate and the steps between evaluations."""
-    alone = width == 1
     size, most = (64, 64) if alone and rows >= 64 else (16, 128)
-    while size < most and rows >= 64 * size:
+    while size < most and (rows >= 64 * size or size < 2 * classes):
         size *= 2
     size = set_already.get("train.batch_size", min(size, max(rows, 2)))
     epoch = max(rows // size, 1)
@@ -260,16 +295,22 @@ def fitting_length(model: Pretrained, texts: Sequence[str]) -> int:
     return min(model.max_length, max(SHORTEST, -(-wanted // STEP) * STEP))
 
 
-def inspect_data(spec: DataSpec) -> DataSummary:
-    """Reads the training data to see what they are; refuses sources of different kinds."""
+def inspect_data(spec: DataSpec, classes: bool = True) -> DataSummary:
+    """Reads the training data to see what they are, `classes` too; refuses sources of different kinds."""
+    read_classes = Classes() if classes else None
     files = [file for name in split_sources(spec.train) for file in ([name] if prefix_of(name) else files_of(name))]
-    parts = [_inspect_file(spec, file) for file in files]
+    parts = [_inspect_file(spec, file, classes=read_classes) for file in files]
     if graded := next((data.score for data in parts if data.score), ""):  # in one of the files
         parts = [
             _inspect_file(spec, file, graded) if data.ones == graded else data
             for file, data in zip(files, parts, strict=True)
         ]
     kinds = list(dict.fromkeys(data.kind for data in parts))
+    if read_classes is not None and (why := _no_classes(parts, [*read_classes])):
+        if spec.columns["label"]:
+            raise UserError(f"{option('data', spec.train)}: {why}; bring two or more, or leave out data.columns.label")
+        processes.say(f"tune: {spec.train}: {why}; it is trained as sentences alone")
+        return inspect_data(spec, classes=False)
     if len({(data.width == 1, data.positives, data.label, data.score) for data in parts}) > 1:
         problem = f"has {' and '.join(kinds)}; tune on data of one kind"
         raise UserError(f"{option('data', spec.train)}: {problem}")
@@ -277,11 +318,27 @@ def inspect_data(spec: DataSpec) -> DataSummary:
     rows = sum(data.rows for data in parts)
     anchors, positives = ([text for data in parts for text in data.pairs[place]] for place in range(2))
     scores = [score for data in parts for score in data.scores]
-    whole = parts[0]._replace(texts=texts, pairs=(anchors, positives), scores=scores)
+    numbers = [number for data in parts for number in data.classes]
+    whole = parts[0]._replace(texts=texts, pairs=(anchors, positives), scores=scores, classes=numbers)
     return whole._replace(rows=min(rows, spec.subsample or rows))
 
 
-def _inspect_file(spec: DataSpec, name: str, graded: str = "") -> DataSummary:
+def _no_classes(parts: Sequence[DataSummary], names: Sequence[str]) -> str:
+    """Why the labels of these files, whose values have these names, are not classes, as text; "" if they are."""
+    rows, columns = sum(len(data.classes) for data in parts), {data.label for data in parts}
+    if columns == {""} or any(data.width > 1 for data in parts):
+        return ""
+    if len(columns) > 1:
+        return "not all of its files have a column of classes, of one name"
+    holds = f"the column {columns.pop()!r:.60} holds"
+    if len(names) < 2:
+        return f"{holds} one class alone, {one_line(names[0])!r}" if names else f"{holds} nothing"
+    if fraction := min((number for number in _numbers({*names}) if number % 1), default=0.0):
+        return f"{holds} numbers such as {fraction:g}, which are not classes"
+    return f"{holds} {len(names)} different values in {rows} rows, not classes" if 2 * len(names) > rows else ""
+
+
+def _inspect_file(spec: DataSpec, name: str, graded: str = "", classes: Classes | None = None) -> DataSummary:
     columns, positives, ones = dict(spec.columns), spec.positives, ""
     columns["score"] = columns["score"] or graded
     if not positives and not columns["score"] and (columns["label"] or not columns["anchor"]):
@@ -290,15 +347,23 @@ def _inspect_file(spec: DataSpec, name: str, graded: str = "") -> DataSummary:
         positives = "entailment" if kind == "label" else ""
     source = open_source(name, columns, positives, False, pairs=False)
     label, score = columns["label"], columns["score"]
+    if source.width + source.negatives.lists > 1 or not (label or not columns["anchor"]):
+        classes = None
+    elif classes is not None:
+        label = columns["label"] = next(iter([label] if label else of_values(source.names, USUAL_VALUES["label"])), "")
+        classes = classes if label else None
+    if classes is not None:
+        source = open_source(name, columns, "", False, pairs=False, classes=classes)
     if source.width != 2:
         positives = score = ""
     if score and not (spec.scores and spec.scores.of_candidates):
         source = open_source(name, columns, positives, False, Scores("data.columns.score"), pairs=False)
     rows, texts = 0, list[str]()
-    pairs, scores = (list[str](), list[str]()), list[float]()
+    pairs, scores, numbers = (list[str](), list[str]()), list[float](), list[int]()
     for row in source.rows:
         sentences, number = source.read(row)
-        if not all(sentences) or (positives and number != LABELS.index(positives)):
+        wanted = number is not None if classes is not None else not positives or number == LABELS.index(positives)
+        if not (all(sentences) and wanted):
             continue
         if source.score is not None:
             if (grade := source.read_score(row)) is None:
@@ -306,12 +371,14 @@ def _inspect_file(spec: DataSpec, name: str, graded: str = "") -> DataSummary:
             scores.append(grade)
         rows += 1
         texts += sentences if rows <= LOOKED_AT else []
-        for texts_of_role, text in zip(pairs, sentences[:2] if sentences[1:] else (), strict=False):
+        if classes is not None and number is not None:
+            numbers.append(number)
+        for texts_of_role, text in zip(pairs, sentences[:2] if sentences[1:] or numbers else (), strict=False):
             texts_of_role.append(text)
-    read = tuple(source.names[place] for place in source.chosen) + ((score,) if score else ())
-    return DataSummary(
-        rows, source.width + source.negatives.lists, positives, label, score, texts, read, pairs, scores, ones
-    )
+    value = score or (label if classes is not None else "")
+    read = tuple(source.names[place] for place in source.chosen) + ((value,) if value else ())
+    width = source.width + source.negatives.lists
+    return DataSummary(rows, width, positives, label, score, texts, read, pairs, scores, ones, numbers)
 
 
 def find_relation(name: str, columns: Mapping[str, str]) -> tuple[str, str]:

@@ -7,9 +7,10 @@ import shutil
 import numpy as np
 import pytest
 import scipy.stats
-from support import call, finish, lines, refused, sentences, start_processes
+from support import call, finish, lines, refused, sentences, start_processes, write_model
 
 from simcse_jax import SimCSE
+from simcse_jax.evaluation import sts
 from simcse_jax.runs.checkpoints import Checkpoints
 from simcse_jax.training import folds
 from simcse_jax.training import result as training_result
@@ -104,13 +105,16 @@ def test_the_model_keeps_its_settings(tiny_bert, pairs, tmp_path):
     settings = {"prompts": prompts, "default_prompt_name": "other", "similarity_fn_name": "dot"}
     (folder / "config_sentence_transformers.json").write_text(json.dumps(settings))
     before = SimCSE(folder)
-    done = tune(folder, pairs, tmp_path / "run")
+    done = tune(folder, pairs, tmp_path / "run", f"--eval={pairs}", "--config.eval.every=0")
     assert done.returncode == 0 and "dropped" not in done.stdout, done.stderr
     assert call("export", "--workdir", tmp_path / "run", "--output", tmp_path / "out").returncode == 0
     for model in (SimCSE(tmp_path / "run"), SimCSE(tmp_path / "out")):
         assert model.normalize and model.pooler == before.pooler == "avg" and not model.use_head
         assert (model.prompts["other"], model.prompts["query"]) == ("x ", before.prompts["query"])
         assert (model.default_prompt_name, model.similarity_fn_name) == ("other", "dot")
+    against = json.loads((tmp_path / "run" / "result.json").read_text())["against_start"]
+    scored = sts.evaluate(before.encode, sts.read(str(pairs), ())[0])["my_pairs"]["spearman"]
+    assert against["before"] == pytest.approx(scored, abs=0.05)  # with the default prompt
 
 
 @pytest.mark.slow
@@ -142,3 +146,35 @@ def test_help_and_the_name_of_the_workdir(tiny_bert, pairs, monkeypatch):
     monkeypatch.setattr("simcse_jax.commands.tune.train", given.append)
     assert call("tune", "--model", tiny_bert, f"--data={pairs}").returncode == 0
     assert given[0][:4] == ["--config", "tune", "--workdir", "runs/my_pairs"]
+
+
+@pytest.mark.slow
+def test_of_two_models_the_better_one_is_named_and_the_same_command_resumes(tiny_bert, pairs, tmp_path):
+    other = write_model(tmp_path / "other", "roberta")
+    args = ("tune", "--model", tiny_bert, "--model", other, "--data", pairs, "--workdir", tmp_path / "run", *SHORT)
+    done = call(*args)
+    assert done.returncode == 0, done.stderr
+    text = done.stdout[done.stdout.index("before and after training, the interval") :]
+    names, kept = (tiny_bert.name, "other"), {}
+    for name in names:
+        result = json.loads((tmp_path / "run" / name / "result.json").read_text())
+        against = result["against_start"]
+        kept[name] = against["after" if result["best_step"] else "before"]
+        assert re.search(rf"{name} \| *{against['before']:.2f} \|.* {kept[name]:.2f}\n", text)
+    best = max(names, key=kept.get)
+    assert f"use {tmp_path / 'run' / best}\n" in text and f"--workdir {tmp_path / 'run' / best} " in done.stderr
+    again = call(*args)
+    assert again.stdout.endswith(text) and "fold 1 of 5" not in again.stdout
+    assert "nothing was written" in call(*args[:-4], tmp_path / "dry", *SHORT, "--dry-run").stdout
+
+
+def test_models_that_cannot_be_compared_are_refused_before_any_is_trained(tiny_bert, pairs, corpus, tmp_path):
+    two = ("--model", tiny_bert, "--model")
+    for args, named in (
+        ((*two, tiny_bert, "--data", pairs), f"--model {tiny_bert}: is given twice"),
+        ((*two, tmp_path / "none", "--data", pairs), "none: no such folder"),
+        ((*two, "", "--data", pairs), "--model NAME is missing"),
+        ((*two, write_model(tmp_path / "other", "bert"), "--data", corpus["txt"]), "nothing tells which one is better"),
+    ):
+        refused(call("tune", *args, "--workdir", tmp_path / "run"), named)
+        assert not (tmp_path / "run").exists()

@@ -26,6 +26,10 @@ TOGETHER = [  # the field that is named, values that do not go together
     ("data.augment.name", "data.augment.name=crop data.positives=all"),
     ("objective.softmax_nli.weight", "objective.softmax_nli.weight=1 data.augment.name=crop"),
     ("data.positives", "objective.softmax_nli.weight=1 data.positives=neutral"),
+    ("data.positives", "objective.supcon.weight=1 data.positives=all"),
+    ("data.augment.name", "objective.supcon.weight=1 data.augment.name=crop"),
+    ("data.columns.positive", "objective.supcon.weight=1 data.columns.anchor=a data.columns.positive=b"),
+    ("data.folds", "eval.data= data.folds=5 objective.softmax_nli.weight=1 objective.info_nce.weight=0"),
     ("objective.info_nce.weight", "objective.softmax_nli.weight=1"),
     ("objective.info_nce.weight", "objective.contrastive_tension.weight=1"),
     ("data.mixed", "data.mixed=True projector.widths=D projector.objectives=info_nce"),
@@ -54,6 +58,7 @@ def test_fields_that_do_not_go_together_are_refused_by_the_name_of_one(field, gi
 def test_fields_that_go_together():
     alone, whitened = "objective.info_nce.weight=0 objective.mlm.weight=1", "eval.postprocess=whitening"
     for given in (f"{alone} model.mlp=none", f"{alone} model.mlp=train", "objective.mlm.weight=1 model.mlp=always",
+                  "eval.data= data.folds=5 objective.supcon.weight=1",
                   "eval.pooler=avg model.mlp=train", "eval.pooler=avg model.mlp=none",
                   "eval.pooler=cls model.mlp=always", "model.lora.init_from=folder model.lora.rank=4"):  # fmt: skip
         parse(*given.split())

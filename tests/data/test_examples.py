@@ -100,3 +100,10 @@ def test_files_of_folders_and_patterns_are_sources_each_once(tmp_path):
     raises("--data ", expand, [f"{tmp_path}/*.pdf"], "--data")
     for again in (a, f"{tmp_path}/./a.txt"):
         raises("a.txt is named twice", expand, [f"{tmp_path}/*.txt", again], "--data")
+
+
+def test_classes_have_the_same_numbers_in_all_files(write):
+    files = [write("a.csv", "text,label\na,x\nb,\nc,y\n"), write("b.csv", "text,label\nd,z\ne,x\n")]
+    examples = read_examples(",".join(map(str, files)), classes=True)
+    assert (examples.columns, examples.labels.tolist(), examples.unlabelled) == ((list("acde"),), [0, 1, 2, 0], 1)
+    refused(write("c.csv", "text\na\n"), "no labels, but objective.supcon needs them", options={"classes": True})

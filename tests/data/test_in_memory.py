@@ -121,3 +121,15 @@ def test_third_items_are_scores_or_labels_if_all_of_them_are_and_nan_is_a_pair_w
         assert read_graded_pairs(path).gold.tolist() == [0.5, 1.0]
     pyarrow.parquet.write_table(pyarrow.table(columns), path)  # with NaN
     assert read_graded_pairs(path).gold.tolist() == [0.5, 1.0]
+
+
+def test_second_items_that_are_whole_numbers_are_classes(tmp_path):
+    path = tmp_path / "data.parquet"
+    write_examples([("a cat", 1), ("a dog", 0), ("a cow", None), ("a cat", np.int64(1))], path, "data")
+    examples = read_examples(str(path), classes=True)
+    assert (examples.columns, examples.labels.tolist(), examples.unlabelled) == (
+        (["a cat", "a dog", "a cat"],),
+        [0, 1, 0],
+        1,
+    )
+    raises("data: item 1 is (1, 'a dog')", write_examples, [("a cat", 1), (1, "a dog")], path, "data")

@@ -70,6 +70,20 @@ def test_joined_processes_leave_with_one_code_and_finish_after_a_ctrl_c_in_the_l
     preemption.finish()
 
 
+def test_joined_processes_leave_a_fold_together_and_the_run_goes_on_counting_its_steps(preemption, monkeypatch):
+    asked = []
+    monkeypatch.setattr(module.multihost_utils, "reached_preemption_sync_point", lambda n: asked.append(n) or n == 3)
+    preemption.pass_unsaved()  # alone, the signal's handler has ended the run
+    assert not asked
+    monkeypatch.setattr(preemption, "_joined", True)
+    preemption.saved("fold 1 of 5")
+    preemption.pass_unsaved()
+    preemption.pass_unsaved()
+    with pytest.raises(Preempted, match=r"^SIGTERM: fold 1 of 5 is saved; the same command resumes there$"):
+        preemption.pass_unsaved()
+    assert not preemption.reached(1) and asked == [1, 2, 3, 4]
+
+
 def test_a_ctrl_c_in_the_last_step_or_after_it_ends_the_run(preemption):
     preemption.reached(1)
     for _ in range(2):

@@ -5,6 +5,8 @@ import scipy.stats
 from simcse_jax.evaluation import against, beir, retrieval, sts
 from simcse_jax.evaluation.against import Paired, measure
 from simcse_jax.evaluation.postprocess import Postprocess, transformed
+from simcse_jax.evaluation.transfer import Transfer
+from simcse_jax.evaluation.transfer_files import Task
 
 GENERATOR = np.random.default_rng(0)
 GOLD = GENERATOR.permutation(200) / 200
@@ -133,3 +135,17 @@ def test_queries_that_share_a_text_but_for_case_are_one_group():
     judged = {("q0", "000"): 1, ("q1", "002"): 1, ("q2", "001"): 1, ("q3", "003"): 1}
     groups = against._groups(beir.collect(queries, documents, judged, 4))
     assert groups[0] == groups[1] == groups[2] != groups[3]
+
+
+def test_classifiers_are_compared_by_sentence_and_equal_ones_are_drawn_together():
+    texts, labels = [f"{row}" for row in range(60)], np.arange(60) % 2
+    texts[59] = texts[57]  # both are judged
+    task = Task(texts, [], labels, {"train": slice(0, 40), "test": slice(40, None)}, 2)
+
+    def embed(wrong):
+        return lambda sentences: np.float32([[(int(text) % 2) ^ (text in wrong), 1] for text in sentences])
+
+    (paired,), name = measure([Transfer({"held_out": task})], embed({"41", "42", "57"}), embed({"44"}))
+    assert name == "Accuracy × 100" and paired.gold is None and len({*paired.groups}) == 19
+    assert np.flatnonzero(paired.before == 0).tolist() == [1, 2, 17, 19]
+    assert np.flatnonzero(paired.after == 0).tolist() == [4] and paired.all_rows == (80, 95)

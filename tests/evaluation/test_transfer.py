@@ -101,6 +101,9 @@ def test_each_protocol_is_sent_evals(tmp_path, task):
     result, peer = compared(tmp_path, task, "sklearn")
     assert (result["accuracy"], result["dev_accuracy"]) == pytest.approx(peer[:, :2].mean(axis=0), abs=0.01)
     assert result["examples"] == (55 if task == "MPQA" else 40)
+    found = transfer_files.read_task(tmp_path, task)
+    _, hits = transfer.hits(encode, {task: found})[task]
+    assert len(hits) == result["examples"] and 100 * hits.mean() == pytest.approx(result["accuracy"], abs=1)
 
 
 SLOW = [("MRPC", "pytorch"), ("MPQA", "pytorch"), ("MPQA", "pytorch_fast")]

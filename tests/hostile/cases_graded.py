@@ -19,6 +19,12 @@ ROWS = HEAD + "".join(f"a cat,the dog ran,{score}\n" for score in (0, 0.25, 0.5,
 TRAIN = Reader("train", train_arguments("run", data__train="train.csv"), INPUTS)
 OF_SCORES = Reader("train", train_arguments("run", data__train=SCORED), INPUTS, leaves=("run", "run/*"))
 OF_CANDIDATES = Reader("train", train_arguments("run", data__train=JUDGED), INPUTS, leaves=("run", "run/*"))
+OF_TUNE = Reader(
+    "tune",
+    ["--model=model", "--workdir=run", "--data=tuned.csv", "--config.train.max_steps=1"],
+    INPUTS,
+    leaves=("run", "run/*"),
+)
 KEPT = Reader("train", TAUGHT_RUN, [*INPUTS, "kept"])
 OFF = "objective.info_nce.weight=0"
 
@@ -55,6 +61,39 @@ FIELDS: dict[str, tuple[str, str]] = {  # of a run on train.csv: fields, and wha
     "sizes of no number": ("matryoshka.dimensions=16,many", "matryoshka.dimensions"),
     "a size beyond the embedding's": ("matryoshka.dimensions=64,16 model.mlp=none", "matryoshka.dimensions"),
     "weights that are NaN": ("matryoshka.dimensions=32,16 matryoshka.weights=1,nan", "matryoshka.weights"),
+}
+GIVEN = "data.folds=5"  # which tune would not choose
+LABELLED, TWO = "text,label\n", "sentence1,sentence2,score\n"
+JUDGING: dict[str, tuple[str, str, str]] = {  # data of tune that cannot judge: the file, fields, what the error names
+    "one class": (LABELLED + "".join(f"a {row},cats\n" for row in range(60)), "data.columns.label=label", "one class"),
+    "a number a sentence": (
+        LABELLED + "".join(f"a {row},{row / 8}\n" for row in range(60)),
+        "data.columns.label=label",
+        "numbers such as",
+    ),
+    "classes of a few sentences": (
+        LABELLED + "".join(f"a {row % 9},{row % 2}\n" for row in range(60)),
+        GIVEN,
+        "10 are",
+    ),
+    "fewer groups than folds": (
+        TWO + "".join(f"a {row % 3},b {row},{row % 2}\n" for row in range(60)),
+        GIVEN,
+        "10 are",
+    ),
+    "rows of one group": (TWO + "".join(f"a,b {row},{row % 2}\n" for row in range(60)), GIVEN, "1 groups in all"),
+    "scores that are equal": (
+        TWO + "".join(f"a {row},b {row},1\n" for row in range(60)),
+        GIVEN + " data.columns.score=score",
+        "are 1",
+    ),
+}
+JUDGED_WITHOUT = {  # of which tune says what it does instead
+    "one class of a file": JUDGING["one class"][0],
+    "a number a sentence in a file": JUDGING["a number a sentence"][0],
+    "sentences with a name each": LABELLED + "".join(f"a {row},b {row}\n" for row in range(60)),
+    "a class of one sentence": LABELLED + "".join(f"a {row},{row // 59}\n" for row in range(60)),
+    "sentences in several classes": LABELLED + "".join(f"a {row % 20},{row % 7}\n" for row in range(60)),
 }
 # Fields that have no effect, which the run says.
 UNUSED = {"a folder without a teacher": "teacher.kept=kept"}
@@ -109,6 +148,10 @@ def cases() -> Iterator[Case]:
         yield case(OF_SCORES, f"scores: {damage}", only("cosent"), write(SCORED, content), DONE, "")
     for damage, (fields, names) in FIELDS.items():
         yield case(TRAIN, damage, fields, None, REFUSED, names)
+    for damage, (content, fields, names) in JUDGING.items():
+        yield case(OF_TUNE, f"rows that judge: {damage}", fields, write("tuned.csv", content), REFUSED, names)
+    for damage, content in JUDGED_WITHOUT.items():
+        yield case(OF_TUNE, f"rows that judge: {damage}", "seed=1", write("tuned.csv", content), DONE, "")
     for damage, field in UNUSED.items():
         yield case(TRAIN, damage, field, None, DONE, "")
     fitting = {damage: (wide, fields, names) for damage, (fields, names) in FITTING.items()}

@@ -37,6 +37,7 @@ CASES = (
     ("ranking_distillation", {"temperature": 0.05, "teacher_temperature": 0.1, "method": "listmle"}),
     ("ranking_distillation", {"temperature": 0.05, "teacher_temperature": 0.1, "method": "listnet"}),
     *(("self_contrastive", {"temperature": 0.05}), ("softmax_nli", {}), ("spread_out", {})),
+    ("supcon", {"temperature": 0.5}),
     *(("triplet", {"margin": 0.5, "distance": distance}) for distance in ("euclidean", "cosine")),
 )
 

@@ -1,13 +1,13 @@
 import pytest
 
 from simcse_jax.errors import UserError
-from simcse_jax.objectives.objective import Columns, Objective
+from simcse_jax.objectives.objective import RELATIONS, Columns, Objective
 from simcse_jax.training.columns import check_needs
 
 
 class Labelled(Objective):
     name = "labelled"
-    labels = hard_negatives = True
+    labels, hard_negatives = RELATIONS, True
 
 
 def test_data_without_what_it_declares_are_refused():

@@ -223,6 +223,11 @@ def test_retrieval_is_scored_at_the_end_needs_no_other_data_and_is_judged_alike_
     sides = retrieval.sides(encode, prompts)
     values = [retrieval.score(sides, each, ["mrr@5"])["mrr@5"].mean() for each in collections]
     assert result["retrieval_average"]["mrr@5"] == pytest.approx(100 * np.mean(values), abs=1e-3)
+    seen = []
+    read_evaluation(evaluation_spec(config_of(corpus["dev"]))).with_prompts(prompts, "the cat ").final_scores(
+        lambda texts: seen.extend(texts) or encode(texts), 42
+    )
+    assert seen and all(text.startswith("the cat ") for text in seen)  # as `encode` puts the model's default
     alone = read_evaluation(evaluation_spec(config_of("", *both)))
     assert alone.development.name == "eval/retrieval_mrr@5" and len(alone.final) == 1 and alone.has_tests
     config = config_of(corpus["dev"], f"retrieval.data={folders[0]}")

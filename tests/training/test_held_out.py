@@ -111,3 +111,31 @@ def test_folds_that_can_judge_nothing_are_refused():
     ):
         with pytest.raises(UserError, match=named):
             folds(columns, scores)
+
+
+def test_sentences_with_classes_are_classified_after_the_rows_that_do_not_judge(monkeypatch):
+    """Equal sentences are in one fold, even with different classes."""
+    texts, classes = [*ANCHORS[:90], *ANCHORS[:10]], np.arange(100) // 34
+    examples = Examples((texts,), 0, labels=classes)
+
+    def parts(task, texts=ANCHORS):
+        sides = [{*task.first[task.splits[name]]} for name in ("train", "test")]
+        assert not sides[0] & sides[1] and task.classes == 3
+        assert {*zip(task.first, task.labels, strict=True)} <= {*zip(texts, classes, strict=True)}
+        return [len(task.first[task.splits[name]]) for name in ("train", "test")]
+
+    folds = split_examples(examples, FoldsSpec(5, "texts.csv", 42), RetrievalSpec())
+    assert [parts(each.tasks["held_out"], texts) for each in folds.evaluators] == [[80, 20]] * 5
+
+    def embed(sentences):
+        return np.eye(3, dtype=np.float32)[[classes[ANCHORS.index(text)] for text in sentences]]
+
+    spec = HeldOutSpec(40, "texts.csv", seed=42, chooses=True)
+    held = hold_out_rows(Examples((ANCHORS,), 0, labels=classes), spec, RetrievalSpec())
+    chooses, (test,) = held.evaluation.development, held.evaluation.final
+    assert parts(chooses.tasks["held_out"]) == parts(test.tasks["held_out"]) == [60, 20]
+    assert chooses(embed) == {"eval/held_out_accuracy": 100} and test(embed)["transfer_average"] == 100
+    assert "held_out" in test.table(test(embed)) and chooses.fingerprint != ""
+    monkeypatch.setattr("simcse_jax.training.held_out.MOST_FITTED", 30)
+    test = hold_out_rows(Examples((ANCHORS,), 0, labels=classes), spec, RetrievalSpec()).evaluation.final[0]
+    assert parts(test.tasks["held_out"]) == [30, 20]

@@ -95,6 +95,7 @@ def test_what_does_not_fit_the_corpus_is_refused(config_of, prepared, corpus, tm
         ((), {"data__subsample": 41}, "data.subsample=41: must be from 1 to 40"),
         ((), {"train__batch_size": 48}, "40 examples"), ((), LABELLED, "without labels"),
         ((), {"objective__gist__weight": 1.0, "teacher__model": "x"}, "teacher"), ((), SCORED, "no scores"),
+        ((), {"objective__supcon__weight": 1.0}, "no classes"),
         ((), {"model__init_from": str(other)}, "another tokenizer .*--model"), ((prepared, corpus["csv"]), {}, foreign),
         ((corpus["csv"], prepared), {}, foreign), ((tmp_path / "half",), {}, rf"{tmp_path / 'half'}: is not complete"),
     ):  # fmt: skip

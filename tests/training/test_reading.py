@@ -24,6 +24,7 @@ APART = {"data__batching": "one_source", "data__weights": ("1", "2"), "data__no_
 TAUGHT = {"objective__margin_mse__weight": 1.0, "teacher__model": "x"}
 PROJECTED = {"projector__widths": "2D,D", "projector__objectives": ("info_nce",)}
 REPEATED = {"views__positive_change": "repeated"}
+CLASSES = {"objective__supcon__weight": 1.0}
 ONE_SOURCE = {"data__batching": "one_source"}
 
 
@@ -171,7 +172,10 @@ def test_the_prompts_are_those_of_the_exported_model(config, pairs, tmp_path):
 
 def test_what_does_not_fit_the_sources_is_refused(config, corpus, pairs, model, tmp_path):
     (tmp_path / "long.txt").write_text(f"{'the cat ' * 40}\n" * 20)
+    (tmp_path / "one.csv").write_text("text,label\n" + "".join(f"the cat {row},cats\n" for row in range(20)))
+    (tmp_path / "two.csv").write_text("sent0,sent1,label\n" + "".join(f"cat,dog,{row % 2}\n" for row in range(20)))
     files = {**corpus, "pairs": pairs, "long": tmp_path / "long.txt"}
+    files |= {name: tmp_path / f"{name}.csv" for name in ("one", "two")}
     for sources, fields, named in (
         ("csv pairs", {"data__lengths__positive": 65}, "data.lengths.positive=65: .* 64 tokens"),
         ("csv pairs", {"data__prompts__anchor": "the cat " * 20}, "data.prompts.anchor=.* 24 tokens"),
@@ -182,6 +186,8 @@ def test_what_does_not_fit_the_sources_is_refused(config, corpus, pairs, model, 
         ("csv pairs", {**ONE_SOURCE, "data__subsample": 2, "train__batch_size": 2}, "fewer than a batch|draws no row"),
         ("csv pairs", {**ONE_SOURCE, **TAUGHT}, "objective.margin_mse.weight: .*pairs.csv|teacher"),
         ("csv pairs", {"data__mixed": True, **PROJECTED}, "data.mixed"),
+        ("two", CLASSES, "objective.supcon.weight: needs sentences with classes, but .*has 2 columns"),
+        ("one", CLASSES, "one.csv: all 20 rows are of one class; bring rows of another"),
         ("long", {**REPEATED, "data__max_length": 60}, "up to 78 tokens, .* 64"),
         ("long", {**REPEATED, "data__max_length": 16, "data__lengths__anchor": 60}, "up to 78 tokens, .* 64"),
     ):

@@ -185,3 +185,18 @@ def test_a_signal_to_one_process_saves_and_ends_all_with_one_code(count, argumen
     assert saved < 5000 and all(f"saved at step {saved}" in error for error in errors)
     if count == 2:
         assert 0 < saved == lines(tmp_path / "run")[-1]["step"]
+
+
+@pytest.mark.slow
+def test_a_signal_to_one_process_within_a_fold_ends_all(arguments, tmp_path):
+    data, steps = tmp_path / "pairs.csv", "--config.train.max_steps=5000"
+    data.write_text("sent0,sent1\n" + "".join(f"a cat {row},the dog {row}\n" for row in range(100)))
+    fields = {"data.train": data, "data.folds": 5, "eval.data": "", "eval.every": 0, "analysis.every": 0}
+    more = [f"--config.{name}={value}" for name, value in fields.items()]
+    processes, deadline = start_processes(arguments(tmp_path / "run", *more, steps)), time.monotonic() + 200
+    while not (tmp_path / "run" / "run.json").exists():
+        assert time.monotonic() < deadline and processes[0].poll() is None
+        time.sleep(0.05)
+    processes[-1].send_signal(signal.SIGTERM)
+    _, errors = finished(processes, code=75)
+    assert all("SIGTERM: no new step was done; the same command starts again" in error for error in errors), errors

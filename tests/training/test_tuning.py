@@ -17,6 +17,7 @@ PAIRS = [(f"question {row}", f"answer {row}") for row in range(1000)]
 LISTS = [{"query": f"q {n}", "pos": [f"a {n}", f"b {n}"], "neg": [f"c {n}"] * (n % 3)} for n in range(200)]
 TOPICS = [(f"text {n}", ("news", "sports")[n % 2]) for n in range(200)]
 SCORED = [(f"a {n}", f"b {n}", n % 6) for n in range(200)]
+ALONE = {"data.columns.label": "", "data.folds": 0, "objective.supcon.weight": 0.0}
 SENTENCES = [f"sentence number {n}\n" for n in range(300)]
 
 
@@ -115,6 +116,12 @@ def test_what_the_fields_of_a_sweep_s_rows_follow_from_must_be_there_and_be_of_o
         (tmp_path / f"{name}.csv").write_text("question1,question2,is_duplicate\n" + rows)
     argv = ["--config=tune", f"--data={tmp_path / 'c.csv'},{tmp_path / 'd.csv'}", f"--model={tiny_bert}"]
     assert parse(argv, needs_workdir=False)[0].data.columns.score == "is_duplicate"
+    for name, label in (("e", "cats"), ("f", "dogs")):  # files of a class each
+        rows = "".join(f"{name} {row},{label}\n" for row in range(60))
+        (tmp_path / f"{name}.csv").write_text("text,label\n" + rows)
+    for other, weight in (("f.csv", 1), ("a.txt", 0)):
+        argv = ["--config=tune", f"--data={tmp_path / 'e.csv'},{tmp_path / other}", f"--model={tiny_bert}"]
+        assert parse(argv, needs_workdir=False)[0].objective.supcon.weight == weight
     argv = ["--config=tune", f"--data={tmp_path / 'a.txt'},{tmp_path / 'b.csv'}", f"--model={tiny_bert}"]
     with pytest.raises(UserError, match=r"^data=.*b.csv: has sentences and pairs"):
         parse(argv, needs_workdir=False)
@@ -129,7 +136,20 @@ def test_what_follows_from_data_and_other_fields(complete):
         ([(f"a {n}", f"b {n % 8}") for n in range(300)], QA, "csv", "seed=1",
          {"data.held_out": 0, "eval.against_start": False, "train.epochs": 5}, "8 groups in all, 1 in a fold; 10 are"),
         (LISTS, None, "jsonl", "seed=1", {"data.folds": 5, "eval.every": 0}, "tune: 400 triplets (query, pos, neg)"),
-        (TOPICS, ["text", "label"], "csv", "seed=1", {"data.positives": ""}, "tune: 200 sentences"),
+        (TOPICS, ["text", "label"], "csv", "seed=1",
+         {"objective.supcon.weight": 1.0, "objective.info_nce.weight": 0.0, "data.columns.label": "label",
+          "data.folds": 5, "train.batch_size": 16, "train.epochs": 5},
+         "tune: 200 sentences in 2 classes (text, label)"),
+        (TOPICS, ["text", "label"], "csv", "objective.off_dropout.weight=1", ALONE, "tune: 200 sentences;"),
+        (TOPICS, ["text", "label"], "csv", "data.columns.anchor=text", ALONE, "tune: 200 sentences;"),
+        ([(text, "" if n % 4 else n) for n, (text, _) in enumerate(TOPICS)], ["text", "label"], "csv", "seed=1",
+         ALONE, "holds 50 different values in 50 rows, not classes; it is trained as sentences alone"),
+        ([(text, 1) for text, _ in TOPICS], ["text", "label"], "csv", "seed=1", ALONE, "holds one class alone, '1'"),
+        ([(text, n % 9 / 4) for n, (text, _) in enumerate(TOPICS)], ["text", "label"], "csv", "seed=1", ALONE,
+         "holds numbers such as 0.25, which are not classes"),
+        ([(text, "") for text, _ in TOPICS], ["text", "label"], "csv", "seed=1", ALONE, "'label' holds nothing"),
+        ([(text, min(n // 3, 40)) for n, (text, _) in enumerate(TOPICS)], ["text", "gold_label"], "csv", "seed=1",
+         {"data.folds": 5, "train.batch_size": 128}, "tune: 40 of 41 classes have fewer rows than there are folds"),
         (SENTENCES, None, "txt", "seed=1", {"data.held_out": 0, "train.batch_size": 64, "train.learning_rate": 1e-5},
          "sentences alone cannot tell whether training helps; give eval=FILE"),  # outside a command
         (SCORED, ["sentence1", "sentence2", "score"], "csv", "objective.mlm.weight=0.1",
@@ -151,6 +171,19 @@ def test_what_is_given_stays_and_bad_values_are_refused_before_they_are_used(com
         complete(PAIRS, QA, "csv", "--config.train.batch_size=0")
 
 
+def test_judged_pairs_judge_what_sentences_teach_and_few_of_them_are_not_halved(complete, tmp_path):
+    """Otherwise ten evaluations of half of them would choose among the checkpoints of 1,000 steps."""
+    for pairs, every in ((40, 0), (tuning.FEW_JUDGED, 100)):
+        rows = [f"a cat {row}\tthe dog {row}\t{row % 6}\n" for row in range(pairs)]
+        (tmp_path / "judged.tsv").write_text("sentence1\tsentence2\tscore\n" + "".join(rows))
+        judged = (f"--eval={tmp_path / 'judged.tsv'}", "--config.train.max_steps=1000")
+        config, _ = complete(SENTENCES, None, "txt", *judged)
+        assert config.eval.against_start and config.eval.every == every and not config.data.folds
+    (tmp_path / "judged.tsv").write_text("sentence1\tsentence2\tscore\n" + "a\tb\t1\n" * 20)
+    with pytest.raises(UserError, match=r"^config\.eval\.data: .*judged\.tsv: all 20 scores are 1"):
+        complete(SENTENCES, None, "txt", *judged)
+
+
 def test_a_folder_for_retrieval_compares(complete, tmp_path):
     folder = tmp_path / "beir"
     (folder / "qrels").mkdir(parents=True)
@@ -168,10 +201,10 @@ def test_a_folder_for_retrieval_compares(complete, tmp_path):
 
 
 def test_steps_follow_from_the_number_of_rows():
-    expected = {(140, 2): (16, 5 * 8), (1900, 2): (32, 5 * 59), (18_000, 3): (128, 3 * 140)}
-    expected |= {(2_000_000, 2): (128, 15_625), (40, 1): (16, 2), (500, 1): (64, 7), (2_000_000, 1): (64, 4000)}
-    for (rows, width), (batch, steps) in expected.items():
-        found = tuning.size_fields(rows, width, {})
+    expected = {(140, False): (16, 5 * 8), (1900, False): (32, 5 * 59), (18_000, False): (128, 3 * 140)}
+    expected |= {(2_000_000, False): (128, 15_625), (40, True): (16, 2), (500, True): (64, 7)}
+    for (rows, alone), (batch, steps) in (expected | {(2_000_000, True): (64, 4000)}).items():
+        found = tuning.size_fields(rows, alone, 0, {})
         assert found["train.batch_size"] == batch
         assert (found["train.max_steps"] or found["train.epochs"] * (rows // batch)) == steps
         assert found["eval.every"] == (steps // 10 if steps > 500 else 0)

@@ -7,6 +7,7 @@ from simcse_jax.errors import UserError
 from simcse_jax.host.names import split_sources
 from simcse_jax.huggingface.published import encoder_config
 from simcse_jax.models.config import EncoderConfig
+from simcse_jax.objectives.objective import CLASSES
 from simcse_jax.objectives.registry import needing
 from simcse_jax.runs.state import ModelSpec, add_parts
 from simcse_jax.training.data_spec import DataSpec
@@ -19,6 +20,8 @@ def guess_columns(data: DataSpec) -> int:
     if data.spans:
         return 1 + data.spans.positives
     graded = data.scores and not data.scores.of_candidates
+    if data.labels == CLASSES:
+        return 1
     if data.augment or data.positives or data.labels or graded or data.pairing:
         return 2
     if data.columns["anchor"]:

@@ -15,6 +15,7 @@ COLUMNS = [
     ({"data.train": "books.txt", "data.positives": "next_sentence"}, 2),
     ({"data.train": "nli.csv", "data.positives": "entailment"}, 2),
     ({"data.train": "nli.csv", "objective.softmax_nli.weight": 1.0}, 2),
+    ({"data.train": "topics.csv", "objective.supcon.weight": 1.0}, 1),
     ({"data.train": "pairs.csv", "objective.cosent.weight": 1.0}, 2),
     ({"data.train": "sts:folder:STS12"}, 2),
     ({"data.train": "nli.csv", "data.columns.anchor": "a", "data.columns.positive": "b"}, 2),
