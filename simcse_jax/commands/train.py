@@ -6,7 +6,8 @@ from simcse_jax.commands.command_line import importing, say_next
 from simcse_jax.errors import UserError
 
 DRY = "--dry-run"
-FILES = ("run.json", "metrics.jsonl", "result.json", "model/*")  # that it writes to the workdir
+# That it writes to the workdir.
+FILES = ("run.json", "metrics.jsonl", "result.json", "examples.json", "report.html", "model/*")
 
 
 def train(argv: Sequence[str]) -> None:
@@ -20,7 +21,7 @@ def train(argv: Sequence[str]) -> None:
         from simcse_jax.config.flags import parse_run
 
     is_dry = DRY in argv
-    fields, workdir, profile = parse_run([arg for arg in argv if arg != DRY], needs_workdir=not is_dry)
+    fields, workdir, profile, recipe = parse_run([arg for arg in argv if arg != DRY], needs_workdir=not is_dry)
     config = validate(fields)
     with importing():
         from simcse_jax.host.outputs import output_folder
@@ -35,5 +36,5 @@ def train(argv: Sequence[str]) -> None:
         if profile:
             raise UserError(f"{DRY}: writes nothing; leave --profile out")
         return dry_run(config, workdir)
-    if train_and_evaluate(config, workdir, profile):
+    if train_and_evaluate(config, workdir, profile, recipe=recipe):
         say_next("export", "--workdir", workdir, "--output", "DIR")

@@ -22,6 +22,7 @@ FLAGS = {
     "--folds N": "parts of the rows, each of which is scored by a model of the others, before a model is trained on "
     "all rows; 0: some rows are held out instead (default: 5 for fewer than 5,000 rows)",
     "--workdir DIR": "where checkpoints, metrics and results go (default: runs/NAME of the data)",
+    "--report-to none": "neither report.html, a page with the outcome, nor TensorBoard's files",
     "--dry-run": "check everything, make a few steps, and say what the run takes; nothing is written",
     "--config.FIELD=VALUE": "replaces a value",
 }

@@ -47,8 +47,8 @@ def test_folds_decide_and_all_rows_train_what_is_kept(tiny_bert, pairs, tmp_path
     result = json.loads((run / "result.json").read_text())
     against, saved = result["against_start"], json.loads((run / "folds.json").read_text())["folds"]
     assert result["best_step"] == against["step"] == 4 and against["rows"] == 100 and len(against["folds"]) == 5
-    assert [len(gold) for *_, gold in saved] == [20] * 5
-    scores = [[100 * scipy.stats.spearmanr(side, gold)[0] for side in sides] for _, *sides, gold in saved]
+    assert [len(gold) for *_, gold, _ in saved] == [20] * 5
+    scores = [[100 * scipy.stats.spearmanr(side, gold)[0] for side in sides] for _, *sides, gold, _ in saved]
     assert np.allclose(against["folds"], scores, atol=1e-3)
     assert np.allclose([against["before"], against["after"]], np.mean(scores, 0), atol=1e-3)
     assert not is_start(run, tiny_bert) and "held_out" not in result
