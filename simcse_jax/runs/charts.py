@@ -4,7 +4,7 @@ import html
 import math
 from collections.abc import Callable, Iterable, Sequence
 
-WIDE, HIGH, LEFT, RIGHT, TOP, BOTTOM = 440, 240, 54, 14, 12, 44  # of a chart and its edges
+WIDE, HIGH, LEFT, RIGHT, TOP, BOTTOM = 440, 240, 54, 26, 12, 44  # of a chart and its edges
 MOST_POINTS = 400
 LONGEST_LABEL = 12  # characters
 
@@ -40,7 +40,7 @@ def curve(points: Sequence[tuple[float, float]], name: str, best: float | None =
 
 def changes(rows: Sequence[tuple[str, float, float]], name: str) -> str:
     """A line from each row's score before to the one after: (label, before, after)."""
-    high = 30 * len(rows) + BOTTOM
+    high = 30 * len(rows) + BOTTOM + 8
     lowest, highest = min(min(row[1:]) for row in rows), max(max(row[1:]) for row in rows)
     left, right = 92, 128
     x = _scale(lowest, highest, left, WIDE - right)
@@ -55,11 +55,11 @@ def changes(rows: Sequence[tuple[str, float, float]], name: str) -> str:
         parts.append(f'<circle class="after" cx="{x(after):.1f}" cy="{y}" r="5"/>')
         values = f"{before:.1f} → {after:.1f}"
         parts.append(f'<text x="{WIDE - 4}" y="{y + 4}" text-anchor="end">{values}</text>')
-    for value in ticks(lowest, highest, most=3):
-        parts.append(f'<text x="{x(value):.1f}" y="{high - 24}" text-anchor="middle">{value:g}</text>')
+    for value in ticks(lowest, highest, most=4):
+        parts.append(f'<text x="{x(value):.1f}" y="{high - 28}" text-anchor="middle">{value:g}</text>')
     legend = '<circle class="before" cx="20" cy="{0}" r="5"/><text x="30" y="{1}">before</text>'
     legend += '<circle class="after" cx="90" cy="{0}" r="5"/><text x="100" y="{1}">after</text>'
-    parts.append(legend.format(high - 6, high - 2))
+    parts.append(legend.format(high - 10, high - 6))
     return _figure(_svg(high, f"{name} before and after", parts), name)
 
 

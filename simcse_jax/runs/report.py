@@ -198,7 +198,7 @@ def _heat_maps(facts: Facts) -> PageSection | None:
     names = "".join(f"<li>{' <span class=soft>↔</span> '.join(pair)}</li>" for pair in texts)
     meaning = (
         "Cosines of the first text of each pair (rows) with the second of each (columns), both maps on one scale. "
-        "Good: the framed cells, the pairs, are darker than all others of their row."
+        "Good: the framed cells, the pairs, have the strongest colour of their row."
     )
     content = f'<div class="panels">{shown}</div><ol class="texts">{names}</ol>'
     return PageSection("Pairs that were not trained on", meaning, content)

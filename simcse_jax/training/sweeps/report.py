@@ -44,13 +44,15 @@ def _block(text: str) -> str:
     if text.startswith("|"):
         header, _, *rows = ([_plain(cell.strip()) for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in lines)
         return page.table("", header, rows)
+    if text.startswith("**"):
+        return f"<h3>{html.escape(text.strip('*'))}</h3>"
     if text.startswith("`"):
         return f"<pre>{html.escape(text.strip('`'))}</pre>"
     return f"<p>{'<br>'.join(html.escape(_plain(line)) for line in lines)}</p>"
 
 
 def _plain(text: str) -> str:
-    return text.replace("\\|", "|").strip("*")
+    return text.replace("\\|", "|")
 
 
 def _links(folder: Path, runs: Mapping[str, Path]) -> str:
