@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from simcse_jax.commands.command_line import importing, say_next
 from simcse_jax.errors import UserError
+from simcse_jax.host import streams
 
 DRY = "--dry-run"
 # That it writes to the workdir.
@@ -37,4 +38,6 @@ def train(argv: Sequence[str]) -> None:
             raise UserError(f"{DRY}: writes nothing; leave --profile out")
         return dry_run(config, workdir)
     if train_and_evaluate(config, workdir, profile, recipe=recipe):
+        if config.train.report_to:
+            streams.say(f"report: {workdir.rstrip('/')}/report.html")
         say_next("export", "--workdir", workdir, "--output", "DIR")

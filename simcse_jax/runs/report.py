@@ -15,14 +15,14 @@ from typing import Any, NamedTuple
 from tqdm import tqdm
 
 from simcse_jax.config.fields import default_config, flatten
-from simcse_jax.errors import UserError, reason
+from simcse_jax.errors import Preempted, UserError, reason
 from simcse_jax.evaluation.analysis import page
 from simcse_jax.evaluation.analysis.page import PageSection
-from simcse_jax.evaluation.sts import TITLES
 from simcse_jax.host.storage import Folder, is_remote, read_json, write_atomically
 from simcse_jax.runs import charts
 from simcse_jax.runs.metrics_file import read_metrics
-from simcse_jax.runs.run_files import AGAINST_START, BEST_STEP, EXAMPLES_FILE, FREE, RECIPE, plain, read_run
+from simcse_jax.runs.model_card import retrieval_rows, similarity_rows, task_scores
+from simcse_jax.runs.run_files import AGAINST_START, BEST_STEP, EXAMPLES_FILE, FOLDS_FILE, FREE, RECIPE, plain, read_run
 
 SCORE = "eval/"  # of a line of metrics
 MOST_CURVES = 4
@@ -36,6 +36,7 @@ class Facts(NamedTuple):
     folder: Folder
     run: Mapping[str, Any]
     lines: Sequence[Mapping[str, Any]]  # of metrics
+    folds: int  # that are finished
     result: Mapping[str, Any]
     examples: Mapping[str, Any]
     ended: str | None  # why it stopped; "": it is finished; None: it has not ended
@@ -80,27 +81,39 @@ class Report:
 
 @contextlib.contextmanager
 def reported(folder: Folder, wanted: bool) -> Iterator[None]:
-    """Writes the report when a run ends, with the error that ended it, if one did."""
+    """Writes the report when a run begins and when it ends, with the error that ended it, if one did."""
+    if wanted:
+        write(folder)
     try:
         yield
     except BaseException as error:
         with contextlib.suppress(UserError):  # of a full disk, which may be why the run has ended
             if wanted:
-                write(folder, reason(error) if isinstance(error, Exception) else "it was interrupted")
+                write(folder, _why(error))
         raise
     if wanted:
         write(folder, "")
 
 
+def _why(error: BaseException) -> str:
+    if isinstance(error, UserError | Preempted):
+        return str(error)
+    return f"{type(error).__name__}: {reason(error)}" if isinstance(error, Exception) else "it was interrupted"
+
+
 def write(folder: Folder, ended: str | None = None) -> None:
     """Writes the report; `ended` as in `Facts`."""
-    result, examples = (folder / name for name in ("result.json", EXAMPLES_FILE))
+
+    def read(name: str) -> dict[str, Any]:
+        return read_json(folder / name) if (folder / name).is_file() else {}
+
     facts = Facts(
         folder,
         read_run(folder / "run.json"),
         read_metrics(folder),
-        read_json(result) if result.is_file() else {},
-        read_json(examples) if examples.is_file() else {},
+        len(read(FOLDS_FILE).get("folds", ())),
+        read("result.json"),
+        read(EXAMPLES_FILE),
         ended,
     )
     write_atomically(folder / page.PAGE, make_page(facts).encode("utf-8", "replace"))
@@ -119,7 +132,8 @@ def headline(facts: Facts) -> str:
     if facts.ended:
         return "Stopped before its end"
     if facts.ended is None:
-        return f"Not finished: {facts.steps:,} steps so far"
+        folds = f"{facts.folds} folds and " * bool(facts.folds)
+        return f"Not finished: {folds}{facts.steps:,} steps so far"
     if against := facts.against:
         verdict = "Training helped" if against["low"] > 0 else "No better, so the base model is kept"
         return f"{verdict}: {against['before']:.2f} → {against['after']:.2f}"
@@ -128,6 +142,8 @@ def headline(facts: Facts) -> str:
         return f"Trained for {facts.steps:,} steps; nothing was scored"
     first = facts.curve(scores[0])
     best = dict(first).get(facts.result.get(BEST_STEP, -1), first[-1][1])
+    if not facts.steps:
+        return f"Scored without training: {_title(scores[0])} {best:.2f}"
     return f"{_title(scores[0])}: {first[0][1]:.2f} before, {best:.2f} after training"
 
 
@@ -237,16 +253,12 @@ def _moved(facts: Facts) -> PageSection | None:
 
 def _scores(facts: Facts) -> PageSection | None:
     """The scores of the kept checkpoint by task."""
-    rows = [
-        [TITLES.get(task, task), f"{values['spearman']:.2f}", f"{values['pairs']:,}"]
-        for task, values in facts.result.items()
-        if isinstance(values, dict) and "spearman" in values and "pairs" in values
-    ]
-    content = page.table("Spearman × 100", ["task", "score", "pairs"], rows) if rows else ""
-    for task, values in facts.result.get("retrieval", {}).items():
-        numbers = [[name, f"{value:.2f}"] for name, value in values.items() if "@" in name]
-        about = f"{task}: {values['queries']:,} queries, {values['documents']:,} documents (× 100)"
-        content += page.table(about, ["measure", "score"], numbers)
+    rows, content = similarity_rows(task_scores(facts.result)), ""
+    if rows:
+        content = page.table("Spearman × 100", ["task", "score", "pairs"], rows)
+    if "retrieval_average" in facts.result:
+        header, *rows = retrieval_rows(facts.result["retrieval"])
+        content += page.table("Retrieval, × 100", header, rows)
     return PageSection("Scores of the model that is kept", "", content) if content else None
 
 

@@ -22,6 +22,7 @@ from simcse_jax.evaluation.evaluator import Embed
 from simcse_jax.host.progress import Progress, doing
 from simcse_jax.host.storage import Folder, is_remote, read_json, write_atomically
 from simcse_jax.objectives.rows import StepSettings
+from simcse_jax.runs import report
 from simcse_jax.runs.run_files import FOLDS_FILE
 from simcse_jax.training import examples
 from simcse_jax.training.programs import Updates
@@ -87,6 +88,8 @@ def cross_fit(
         with processes.exit_together():
             if processes.is_first():
                 _write(folder, done, name)
+                if setup.shows_examples:
+                    report.write(folder)
         saved = f"fold {number + 1} of {len(evaluators)}"
         preemption.saved(saved)
         before, after = paired.all_rows

@@ -6,7 +6,7 @@ import re
 import pytest
 from support.listed import write_run
 
-from simcse_jax.errors import UserError
+from simcse_jax.errors import Preempted, UserError
 from simcse_jax.runs import report
 from simcse_jax.runs.metrics_file import Metrics
 from simcse_jax.training.examples import cut
@@ -68,8 +68,12 @@ def test_a_finished_run_shows_the_outcome_the_curves_the_examples_and_the_next_c
     pairs = [["a", "b"], ["c", "d"]]
     examples = {"pairs": pairs, "before": [[0.9, 0.8], [0.7, 0.9]], "after": [[0.9, 0.1], [0.2, 0.9]]}
     examples |= {"rose": [example("q", "right", "wrong")], "fell": [example("q2", "r2", "", change="#1 → #4")]}
-    text, page = make(folder, examples=examples)
+    retrieval = {"faq": {"ndcg@10": 64.25, "queries": 80, "documents": 400}}
+    scores = {"best_step": 5, "against_start": AGAINST, "STSBenchmark": {"spearman": 81.25, "pairs": 1379}}
+    scores |= {"retrieval": retrieval, "retrieval_average": {"ndcg@10": 64.25}}
+    text, page = make(folder, examples=examples, result=scores)
     shown = " ".join(page.text)
+    assert "STS-B 81.25 1379" in shown and "faq 64.25 80 400" in shown
     assert "Training helped: 60.00 → 64.25" in text and "+4.25, with a 95% interval from +1.50 to +7.00" in shown
     assert page.tags.count("polyline") == 2 and text.count('class="found"') == 1  # loss and scores; the kept one
     assert "before: mean cosine of pairs 0.90, others 0.75" in shown and "others 0.15" in shown
@@ -100,6 +104,10 @@ def test_a_run_without_scores_one_that_was_killed_and_one_with_nan_say_so(tmp_pa
     assert "Trained for 3 steps; nothing was scored" in make(tmp_path / "bare")[0]
     (tmp_path / "bare" / "metrics.jsonl").unlink()
     assert "No step was logged." in make(tmp_path / "bare")[0]
+    (tmp_path / "bare" / "metrics.jsonl").write_text('{"step": 0, "eval/stsb_dev": 61.5}\n')
+    assert "Scored without training: stsb dev 61.50" in make(tmp_path / "bare")[0]
+    (tmp_path / "bare" / "folds.json").write_text(json.dumps({"measure": "nDCG@10", "folds": [[], [], []]}))
+    assert "Not finished: 3 folds and 0 steps so far" in make(tmp_path / "bare", None)[0]
     killed = tmp_path / "killed"
     write_run(killed, {2: 61.0})
     reporter = report.Report(killed)
@@ -109,9 +117,14 @@ def test_a_run_without_scores_one_that_was_killed_and_one_with_nan_say_so(tmp_pa
     page = (killed / "report.html").read_text()  # of a run that no handler ended
     assert "Not finished: 4 steps so far" in page and "the same command resumes it" in page
     assert "stsb dev (NaN or infinite, and left out: 1)" in page
-    errors = {"the loss is nan, the norm &lt;inf&gt;": UserError("step 7: the loss is nan, the norm <inf>")}
+    errors: dict = {"the loss is nan, the norm &lt;inf&gt;": UserError("step 7: the loss is nan, the norm <inf>")}
+    errors |= {
+        "ZeroDivisionError: a &amp; b": ZeroDivisionError("a & b"),
+        "saved at step 7": Preempted("saved at step 7"),
+    }
     for said, error in (errors | {"it was interrupted": KeyboardInterrupt()}).items():
         with pytest.raises(type(error)), report.reported(killed, True):
+            assert "Not finished: 4 steps so far" in (killed / "report.html").read_text()
             raise error
         page = (killed / "report.html").read_text()
         assert "Stopped before its end" in page and said in page
