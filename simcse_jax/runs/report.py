@@ -177,7 +177,7 @@ def _comparison(facts: Facts) -> PageSection | None:
     rows = [(f"fold {number}", *scores) for number, scores in enumerate(against.get("folds", ()), 1)]
     rows.append(("mean" if rows else "all", against["before"], against["after"]))
     meaning = "Each model was scored on the same rows. A change is believed where its interval does not reach 0."
-    content = f'<div class="panels top">{charts.changes(rows, against["measure"])}{gain}</div>'
+    content = f'<div class="panels charts">{charts.changes(rows, against["measure"])}{gain}</div>'
     return PageSection("Before and after", meaning, content)
 
 
@@ -199,7 +199,7 @@ def _curves(facts: Facts) -> PageSection:
     ringed = " The ring is the checkpoint that is kept." if best is not None and _scored(facts) else ""
     scores = "and the scores that choose the checkpoint" if _scored(facts) else "while nothing was scored on the way"
     meaning = f"The loss of single batches, {scores}.{ringed}"
-    return PageSection("Loss and scores", meaning, f'<div class="panels">{"".join(drawn)}</div>')
+    return PageSection("Loss and scores", meaning, f'<div class="panels charts">{"".join(drawn)}</div>')
 
 
 def _heat_maps(facts: Facts) -> PageSection | None:

@@ -1,7 +1,8 @@
 """A few rows that were not trained on, before and after training, for the run's report (`examples.json`).
 
 They are pairs, each text of which is compared with each other one, and the rows that training moved most: queries by
-the rank of their right answer, pairs with scores by how far their cosine's place is from their score's.
+the rank of their right answer, pairs with scores by how far their cosine's place is from their score's, sentences by
+whether a classifier finds their class.
 """
 
 import json
@@ -18,6 +19,8 @@ from simcse_jax.evaluation.analysis.inputs import evenly
 from simcse_jax.evaluation.beir import Collection
 from simcse_jax.evaluation.evaluator import Embed
 from simcse_jax.evaluation.retrieval import Retrieval, sides
+from simcse_jax.evaluation.transfer import Transfer
+from simcse_jax.evaluation.transfer_files import Task
 from simcse_jax.host.storage import Folder, read_json, write_atomically
 from simcse_jax.runs.run_files import EXAMPLES_FILE
 
@@ -51,7 +54,10 @@ def moved(evaluators: Sequence[Any], tasks: Sequence[Paired]) -> dict[str, Any]:
     of = [task for evaluator in _judging(evaluators) for task in evaluator.tasks.values()]
     rows: list[Moved] = []
     for task, paired in zip(of, tasks, strict=True):
-        rows += _moved_queries(task, paired) if isinstance(task, Collection) else _moved_pairs(task, paired)
+        if isinstance(task, Collection):
+            rows += _moved_queries(task, paired)
+        else:
+            rows += _moved_sentences(task, paired) if isinstance(task, Task) else _moved_pairs(task, paired)
     rows.sort(key=lambda row: row[0])
     rose, fell = rows[: -MOVED - 1 : -1], rows[:MOVED]
     return {"rose": [row for gain, row in rose if gain > 0], "fell": [row for gain, row in fell if gain < 0]}
@@ -74,19 +80,25 @@ def cut(text: str) -> str:
 
 
 def _judging(evaluators: Sequence[Any]) -> list[Any]:
-    """Those of similarity, or without any those of retrieval, as in `against.measure`."""
-    similarity = [evaluator for evaluator in evaluators if isinstance(evaluator, sts.Similarity)]
-    return similarity or [evaluator for evaluator in evaluators if isinstance(evaluator, Retrieval)]
+    """Those of the first kind that there is: similarity, retrieval, classes; as in `against.measure`."""
+    kinds = (sts.Similarity, Retrieval, Transfer)
+    by_kind = ([evaluator for evaluator in evaluators if isinstance(evaluator, kind)] for kind in kinds)
+    return next(filter(None, by_kind), [])
 
 
 def _pairs(evaluators: Sequence[Any]) -> list[tuple[str, str]]:
-    """At most `PAIRS` of the first task, of which no two have a text in common: the highest scores, or queries."""
+    """At most `PAIRS` of the first task, of which no two share a text: of the highest scores, of queries, of classes."""
     tasks = [task for evaluator in _judging(evaluators) for task in evaluator.tasks.values()]
     candidates: list[tuple[str, str]] = []
     if tasks and isinstance(tasks[0], Collection):
         judged = tasks[0].judged
         rows = judged[(judged[:, 2] > 0) & (judged[:, 1] < len(tasks[0].second)), :2].tolist()
         candidates = [(tasks[0].first[query], tasks[0].second[row]) for query, row in evenly(rows, LOOKED_AT)]
+    elif tasks and isinstance(tasks[0], Task):
+        by_class: dict[int, list[str]] = {}
+        for row in _judged_rows(tasks[0]):
+            by_class.setdefault(int(tasks[0].labels[row]), []).append(tasks[0].first[row])
+        candidates = [(texts[0], texts[-1]) for _, texts in sorted(by_class.items())]
     elif tasks:
         order = np.argsort(-tasks[0].gold, kind="stable")[:LOOKED_AT].tolist()
         candidates = [(tasks[0].first[row], tasks[0].second[row]) for row in order]
@@ -130,6 +142,19 @@ def _moved_pairs(task: sts.Pairs, paired: Paired) -> Iterator[Moved]:
             float(gain[row]),
             {"texts": {"text": cut(task.first[row]), "other text": cut(task.second[row])}, "change": change},
         )
+
+
+def _moved_sentences(task: Task, paired: Paired) -> Iterator[Moved]:
+    """Sentences whose class a classifier finds by one model alone."""
+    gain, rows = paired.after - paired.before, _judged_rows(task)
+    for place in _ends(gain):
+        text, label = cut(task.first[rows[place]]), int(task.labels[rows[place]])
+        places = ["found" if side[place] else "not found" for side in (paired.before, paired.after)]
+        yield float(gain[place]), {"texts": {"text": text}, "change": f"class {label}: {places[0]} → {places[1]}"}
+
+
+def _judged_rows(task: Task) -> range:
+    return range(*task.splits.get("test", slice(None)).indices(len(task.labels)))
 
 
 def _ends(gain: np.ndarray) -> list[int]:

@@ -5,8 +5,10 @@ import pytest
 
 from simcse_jax.data.sources import Examples
 from simcse_jax.evaluation import sts
-from simcse_jax.evaluation.against import measure
+from simcse_jax.evaluation.against import Paired, measure
 from simcse_jax.evaluation.retrieval import Retrieval
+from simcse_jax.evaluation.transfer import Transfer
+from simcse_jax.evaluation.transfer_files import Task
 from simcse_jax.training import examples
 from simcse_jax.training.held_out import as_collection
 
@@ -77,3 +79,16 @@ def test_pairs_with_scores_are_shown_by_how_far_their_place_is_from_that_of_thei
 )
 def test_texts_are_cut_to_a_line(text, shown):
     assert examples.cut(text) == shown
+
+
+def test_sentences_with_classes_are_shown_by_whether_their_class_is_found():
+    texts, labels = [f"text {n}" for n in range(20)], np.arange(20) % 3
+    task = Task(texts, [], labels, {"train": slice(0, 12), "test": slice(12, None)}, 3)
+    before, after = np.array([0, 100, 100, 0, 0, 0, 0, 0.0]), np.array([100, 0, 100, 0, 0, 0, 0, 0.0])
+    evaluator = Transfer({"held_out": task})
+    found = examples.moved([evaluator], [Paired(np.arange(8), before, after, None)])
+    assert found["rose"] == [{"texts": {"text": "text 12"}, "change": "class 0: not found → found"}]
+    assert found["fell"] == [{"texts": {"text": "text 13"}, "change": "class 1: found → not found"}]
+    pairs = examples.before([evaluator], lambda texts: np.eye(3)[[int(text.split()[1]) % 3 for text in texts]])
+    assert pairs["pairs"] == [["text 12", "text 18"], ["text 13", "text 19"], ["text 14", "text 17"]]
+    assert pairs["before"] == np.eye(3).tolist()
