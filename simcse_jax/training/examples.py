@@ -87,7 +87,7 @@ def _judging(evaluators: Sequence[Any]) -> list[Any]:
 
 
 def _pairs(evaluators: Sequence[Any]) -> list[tuple[str, str]]:
-    """At most `PAIRS` of the first task, of which no two share a text: of the highest scores, of queries, of classes."""
+    """At most `PAIRS` of the first task, of which no two share a text: by score, query or class."""
     tasks = [task for evaluator in _judging(evaluators) for task in evaluator.tasks.values()]
     candidates: list[tuple[str, str]] = []
     if tasks and isinstance(tasks[0], Collection):
