@@ -11,7 +11,8 @@ usage: {program} --config FILE[:VARIANT] --workdir DIR [--config.FIELD=VALUE …
 
 Trains a sentence encoder and scores it. Needs a recipe, and the model, the training sentences and the scored pairs that
 the recipe names. Writes to DIR: run.json (config, versions, device), metrics.jsonl and TensorBoard files (losses and
-scores), checkpoints, and result.json (the final scores). The same command resumes a run that was stopped."""
+scores), checkpoints, result.json (the final scores), and report.html, a page of all of this for a browser. The same
+command resumes a run that was stopped."""
 
 
 def help_text() -> str:
@@ -25,6 +26,7 @@ def help_text() -> str:
         "--config FILE[:VARIANT]": "what to run: a recipe, a config file of your own, or the run.json of a run",
         "--data FILE, --model NAME": "short for --config.data.train and --config.model.init_from",
         "--workdir DIR": FOLDERS["workdir"],
+        "--report-to none": "neither report.html nor TensorBoard's files",
         "--profile DIR": f"{FOLDERS['profile']} (default: no trace)",
         "--dry-run": "check everything, make a few steps, and say what the run takes; nothing is written",
         "--config.FIELD=VALUE": "replaces the recipe's value",

@@ -8,7 +8,7 @@ correlation of dimensions (SimCSE++, section 4.2). Writes numbers, pictures and 
 
 import dataclasses
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -127,17 +127,19 @@ def analyze_models(
                 measured[label] = measure(encoder, surveys[label], show_progress_bar=True)
         metrics = collect(models.names, models.pairs, surveys, measured, data=data.name, max_length=max_length)
         sample, embeddings, poolers = sentence_space.sample(data.sentences, data.pairs), {}, {}
+        notes = []
         for label, (model, pooler) in loaded.items():
             if pooler:
                 embeddings[label] = model.encode_counted(sample.texts, pooler=pooler).embeddings
                 poolers[label] = pooler
             else:
-                say(f"no map of {label}: how {model.name} pools is not known here; name a pooler, {model.name}@avg")
+                unknown = f"how {model.name} pools is not known here; name a pooler, {model.name}@avg"
+                notes.append(f"no map of {label}: {unknown}")
         compared, maps = sentence_space.compare(sample, embeddings, models.pairs, data.name, poolers)
         if compared:
             conclusion = streams.paint(sentence_space.headline(compared), streams.BOLD, sys.stdout)
             say("\n".join([conclusion, *sentence_space.changed(compared), ""]))
-        say(report.data_lines(data.name, surveys, max_length))
+        say("\n".join([*notes, report.data_lines(data.name, surveys, max_length)]))
         for label, measurement in measured.items():
             say(f"\n{label}\n{report.table(measurement)}")
         if lines := report.change_lines(metrics):
@@ -203,17 +205,18 @@ def analyze_runs(
     folders = {name: as_path(name) for name in workdirs}
     runs = {name: read_run(folder) for name, folder in folders.items()}
     labels = dict(zip(runs, unique(short_names([*runs]), [*runs]), strict=True))
+    lines: list[str] = []
     with printing(True) as say:
         if data is None:
             points, about, where = read_measurements(folders, runs)
         else:
-            points, about = measure_runs(data, protocol, batch_size, folders, labels, say)
+            points, about, lines = measure_runs(data, protocol, batch_size, folders, labels)
             where = data.name
         by_label = {labels[name]: run for name, run in points.items()}
         named = {label: name for name, label in labels.items()}
         names = dynamics.write(by_label, output, data=where, about=about, workdirs=named, versions=versions())
-        say("\n".join(dynamics.changed(by_label)))
-        say(report.files_line(output, dynamics.DYNAMICS, names))
+        say(streams.paint("\n".join(dynamics.changed(by_label)), streams.BOLD, sys.stdout))
+        say("\n".join(["", *lines, *[""] * bool(lines), report.files_line(output, dynamics.DYNAMICS, names)]))
     return by_label
 
 
@@ -223,12 +226,11 @@ def measure_runs(
     batch_size: int,
     folders: dict[str, Folder],
     labels: dict[str, str],
-    say: Callable[[str], None],
-) -> "tuple[dict[str, list[Point]], dict[str, Any]]":
-    """Measures every kept checkpoint of every run, and prints a line each with `say`.
+) -> "tuple[dict[str, list[Point]], dict[str, Any], list[str]]":
+    """Measures every kept checkpoint of every run.
 
     Returns:
-      The points by the runs' names, and how they were measured.
+      The points by the runs' names, how they were measured, and lines for a terminal: of the data, and of each point.
     """
     from simcse_jax.evaluation.analysis import dynamics, last_layer
     from simcse_jax.runs.dynamics import measure_checkpoints, survey_checkpoints
@@ -236,17 +238,17 @@ def measure_runs(
     survey, max_length = survey_checkpoints(folders, data.sentences, protocol, data.name, batch_size)
     positives = last_layer.positives(data.pairs, len(data.sentences)) if data.pairs else []
     sample = last_layer.Sample(survey.sentences, positives)
-    say(f"{data.name}: {len(survey.sentences):,} sentences, {survey.units.sum():,} tokens")
+    lines = [f"{data.name}: {len(survey.sentences):,} sentences, {survey.units.sum():,} tokens"]
     points: dict[str, list[Point]] = {}
     for name, folder in folders.items():
         points[name] = []
         for point in measure_checkpoints(folder, survey, sample, max_length, batch_size):
             points[name].append(point)
             numbers = ", ".join(f"{field} {value:.4f}" for field, value in point.items() if field in dynamics.FIELDS)
-            say(f"{labels[name]}, step {point['step']}: {numbers}".replace("_", " "))
+            lines.append(f"{labels[name]}, step {point['step']}: {numbers}".replace("_", " "))
     about = {"source": "kept checkpoints", "sentences": len(survey.sentences), "tokens": int(survey.units.sum())}
     about |= {"pairs_of_alignment": len(positives)}
-    return points, about | dataclasses.asdict(protocol) | {"max_length": max_length}
+    return points, about | dataclasses.asdict(protocol) | {"max_length": max_length}, lines
 
 
 def load(name: str, batch_size: int) -> tuple["SimCSE", str | None]:

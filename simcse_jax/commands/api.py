@@ -12,6 +12,7 @@ from simcse_jax.commands.sweep import make_table
 from simcse_jax.config.checks import check_field, validate
 from simcse_jax.config.fields import declared_fields, flatten, make_defaults
 from simcse_jax.config.flags import (
+    changed_from,
     fields_meant,
     is_of_package,
     leave_out_missing_scores,
@@ -115,6 +116,7 @@ def train(
       Preempted, KeyboardInterrupt: for SIGTERM and Ctrl-C, after saving.
     """
     config, complete, name = _load_recipe(recipe)
+    usual = flatten(config)
     user_fields = _collect_fields(config, data, model, eval, objective, fields)
     for field, value in user_fields.items():
         set_field(config, field, value)
@@ -131,7 +133,7 @@ def train(
     checked = validate(config)
     if not is_remote(str(workdir)):
         output_folder(str(workdir), sources(checked), option="workdir")
-    train_and_evaluate(checked, str(workdir), callbacks=callbacks)
+    train_and_evaluate(checked, str(workdir), callbacks=callbacks, recipe=changed_from(name, usual, config))
     return Run(workdir)
 
 

@@ -1,8 +1,8 @@
 """simcse-jax sweep --config configs/ablations/FILE.py --workdir DIR [--config.FIELD=VALUE …]
 
 Runs every variant of a sweep with every seed of `sweep.seeds`, skips finished runs, resumes stopped ones, writes the
-table to DIR: FILE.md, FILE.csv, FILE.png and FILE.svg. `--config.sweep.only=A,B` runs these variants alone.
-`--over train.batch_size=32,64` makes the rows of any recipe.
+table to DIR: FILE.md, FILE.csv, FILE.png, FILE.svg and report.html. `--config.sweep.only=A,B` runs these variants
+alone. `--over train.batch_size=32,64` makes the rows of any recipe.
 """
 
 import shlex
@@ -22,8 +22,8 @@ ABOUT = """\
 usage: {program} --config FILE[:VARIANT] --workdir DIR [--config.FIELD=VALUE …]
 
 Trains every row of a table with every seed and writes the table. Needs the files and models that its
-configs name. Writes the runs, FILE.md, FILE.csv, FILE.png and FILE.svg to DIR. Run again, it skips finished runs and
-resumes stopped ones."""
+configs name. Writes the runs, FILE.md, FILE.csv, FILE.png, FILE.svg and report.html to DIR. Run again, it skips
+finished runs and resumes stopped ones."""
 
 
 def help_text() -> str:
@@ -92,11 +92,12 @@ def make_table(
     variants = read_sweep(config, rows_over(over, config) if over else load_variants(recipe))
     sweep = Section.of(config.sweep)
     require("train", "matplotlib")
+    from simcse_jax.evaluation.analysis.page import PAGE
     from simcse_jax.host.locks import held
     from simcse_jax.host.outputs import output_folder
     from simcse_jax.host.storage import is_remote
     from simcse_jax.training.run import sources
-    from simcse_jax.training.sweeps import runner, scores, table
+    from simcse_jax.training.sweeps import report, runner, scores, table
 
     if is_remote(workdir):
         raise UserError(f"--workdir {workdir}: a sweep's folder must be on a disk")
@@ -105,7 +106,7 @@ def make_table(
     file, _, argument = recipe.partition(":")
     name = "_".join([Path(file).stem, argument]) if argument else Path(file).stem
     for _, row_config in variants:
-        files = [f"{name}.{kind}" for kind in ("md", "csv", "png", "svg")]
+        files = [f"{name}.{kind}" for kind in ("md", "csv", "png", "svg")] + [PAGE]
         output_folder(workdir, sources(row_config), files=files, option="--workdir")
     with held(folder), shorten_warnings():
         runner.check_same_data(runs)
@@ -129,6 +130,8 @@ def make_table(
                 ],
                 headings=scores.headings([config for _, config in variants], absent, measures),
             )
+            if config.train.report_to:
+                report.write(folder, name, {run.name: run.workdir for run in runs})
         except UserError as error:  # of a full disk, on which runs fail too
             raise UserError(f"{failed}; and {error}" if failed else str(error)) from None
     if failed:

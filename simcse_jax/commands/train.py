@@ -1,16 +1,18 @@
 """The command `simcse-jax train`, whose help is in `simcse_jax.main`; `simcse-jax tune` runs it too."""
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from simcse_jax.commands.command_line import importing, say_next
 from simcse_jax.errors import UserError
+from simcse_jax.host import streams
 
 if TYPE_CHECKING:
     from simcse_jax.config.sections import Config
 
 DRY = "--dry-run"
-FILES = ("run.json", "metrics.jsonl", "result.json", "model/*")  # that it writes to the workdir
+# That it writes to the workdir.
+FILES = ("run.json", "metrics.jsonl", "result.json", "examples.json", "report.html", "model/*")
 
 
 def train(argv: Sequence[str]) -> None:
@@ -19,22 +21,25 @@ def train(argv: Sequence[str]) -> None:
     Raises:
       UserError: for any mistake in them, the config or the data.
     """
-    config, workdir, profile = read_arguments(argv)
-    if train_as(config, workdir, profile, dry=DRY in argv):
+    config, workdir, profile, recipe = read_arguments(argv)
+    if train_as(config, workdir, profile, recipe, dry=DRY in argv):
         say_next("export", "--workdir", workdir, "--output", "DIR")
 
 
-def read_arguments(argv: Sequence[str]) -> "tuple[Config, str, str | None]":
-    """The config, the workdir and the folder of a trace."""
+def read_arguments(argv: Sequence[str]) -> "tuple[Config, str, str | None, dict[str, Any]]":
+    """The config, the workdir, the folder of a trace, and the recipe for `run.json`."""
     with importing():
         from simcse_jax.config.checks import validate
         from simcse_jax.config.flags import parse_run
 
-    fields, workdir, profile = parse_run([arg for arg in argv if arg != DRY], needs_workdir=DRY not in argv)
-    return validate(fields), workdir, profile
+    given = [arg for arg in argv if arg != DRY]
+    fields, workdir, profile, recipe = parse_run(given, needs_workdir=DRY not in argv)
+    return validate(fields), workdir, profile, recipe
 
 
-def train_as(config: "Config", workdir: str, profile: str | None = None, *, dry: bool = False) -> bool:
+def train_as(
+    config: "Config", workdir: str, profile: str | None, recipe: Mapping[str, Any], *, dry: bool = False
+) -> bool:
     """Trains as the config says, or `dry` only says what that takes; whether this process speaks of what follows."""
     with importing():
         from simcse_jax.host.outputs import output_folder
@@ -50,4 +55,7 @@ def train_as(config: "Config", workdir: str, profile: str | None = None, *, dry:
             raise UserError(f"{DRY}: writes nothing; leave --profile out")
         dry_run(config, workdir)
         return False
-    return train_and_evaluate(config, workdir, profile)
+    speaks = train_and_evaluate(config, workdir, profile, recipe=recipe)
+    if speaks and config.train.report_to:
+        streams.say(f"report: {workdir.rstrip('/')}/report.html")
+    return speaks

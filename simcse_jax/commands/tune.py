@@ -27,6 +27,7 @@ FLAGS = {
     "--folds N": "parts of the rows, each of which is scored by a model of the others, before a model is trained on "
     "all rows; 0: some rows are held out instead (default: 5 for fewer than 5,000 rows)",
     "--workdir DIR": "where checkpoints, metrics and results go (default: runs/NAME of the data)",
+    "--report-to none": "neither report.html, a page with the outcome, nor TensorBoard's files",
     "--dry-run": "check everything, make a few steps, and say what the run takes; nothing is written",
     "--config.FIELD=VALUE": "replaces a value",
 }
@@ -75,14 +76,15 @@ def tune_each(models: Sequence[str], workdir: str, argv: Sequence[str]) -> None:
     if twice := next((model for model, name in zip(models, names, strict=True) if names.count(name) > 1), ""):
         raise UserError(f"--model {twice}: is given twice; name another")
     folders = {name: f"{workdir}/{name}" for name in names}
-    configs = {}
+    configs, recipes = {}, {}
     for model, (name, folder) in zip(models, folders.items(), strict=True):
-        configs[name], _, profile = read_arguments(["--config", "tune", "--model", model, "--workdir", folder, *rest])
+        given = ["--config", "tune", "--model", model, "--workdir", folder, *rest]
+        configs[name], _, profile, recipes[name] = read_arguments(given)
         if profile:
             raise UserError("--profile: traces the run of one --model")
         if not configs[name].eval.against_start:
             raise UserError("--model: nothing tells which one is better (see above); give --eval FILE, or one --model")
-    speaks = [train_as(configs[name], folder, dry=DRY in argv) for name, folder in folders.items()]
+    speaks = [train_as(configs[name], folder, None, recipes[name], dry=DRY in argv) for name, folder in folders.items()]
     if any(speaks):
         from simcse_jax.training.comparing import describe_models
 

@@ -280,7 +280,8 @@ FIELDS = {
     "train.log_every": field(25, "Steps between lines of metrics.jsonl.", at_least(1)),
     "train.report_to": field(
         ("tensorboard",),
-        f"Where metrics go besides metrics.jsonl. {explain(TRACKERS)}. Several with commas; empty: nowhere.",
+        f"Where metrics go besides metrics.jsonl and report.html. {explain(TRACKERS)}. Several with commas; none: "
+        "nowhere, and without report.html.",
         each_once("tracker", TRACKERS),
     ),
     "train.dtype": field(

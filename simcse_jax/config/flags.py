@@ -33,6 +33,7 @@ MEANT = {
 }
 # `train --data FILE`: as the other commands call it.
 SHORT = {"data": "data.train", "model": "model.init_from", "eval": "eval.data", "folds": "data.folds"}
+SHORT |= {"report-to": "train.report_to"}
 ALL_FIELDS = " (simcse-jax train --help has all fields)"
 SWITCH = {"true": True, "1": True, "false": False, "0": False}
 FOLDERS = {"workdir": "where checkpoints, metrics and results go", "profile": "where a trace of a few steps goes"}
@@ -54,16 +55,28 @@ def parse(
     Raises:
       UserError: for any mistake in flags, file or values; for an unknown option or field it gives a near one.
     """
-    config, _, folders = _parse(argv, ("workdir",) if needs_workdir else (), needs_workdir, prepare)
+    config, _, folders, _ = _parse(argv, ("workdir",) if needs_workdir else (), needs_workdir, prepare)
     return config, folders.get("workdir", "")
 
 
-def parse_run(argv: Sequence[str], needs_workdir: bool = True) -> tuple[config_dict.ConfigDict, str, str | None]:
-    """As `parse`; the third value is the folder of `--profile DIR`, not in the config since it changes no result."""
-    config, user_fields, folders = _parse(argv, tuple(FOLDERS), needs_workdir)
-    if is_of_package(split_config(argv)[0]):
+def parse_run(
+    argv: Sequence[str], needs_workdir: bool = True
+) -> tuple[config_dict.ConfigDict, str, str | None, dict[str, Any]]:
+    """As `parse`; the third value is the folder of `--profile DIR`, not in the config since it changes no result.
+
+    The fourth one is of `changed_from`.
+    """
+    config, user_fields, folders, usual = _parse(argv, tuple(FOLDERS), needs_workdir)
+    path = split_config(argv)[0]
+    if is_of_package(path):
         leave_out_missing_scores(config, user_fields)
-    return config, folders["workdir"], folders["profile"] or None
+    return config, folders["workdir"], folders["profile"] or None, changed_from(path, usual, config)
+
+
+def changed_from(name: str, usual: Mapping[str, Any], config: config_dict.ConfigDict) -> dict[str, Any]:
+    """The recipe of a run for its `run.json`: its name, and its `usual` values of the fields that have others now."""
+    changed = {field: usual.get(field) for field, value in flatten(config).items() if value != usual.get(field)}
+    return {"name": name, "changed": changed}
 
 
 def _parse(
@@ -71,12 +84,13 @@ def _parse(
     folders: Sequence[str],
     needs_workdir: bool,
     prepare: Callable[[config_dict.ConfigDict], None] | None = None,
-) -> tuple[config_dict.ConfigDict, set[str], dict[str, str]]:
-    """The config, the names of the fields that are given, and the values of these options of `FOLDERS`."""
+) -> tuple[config_dict.ConfigDict, set[str], dict[str, str], dict[str, Any]]:
+    """The config, the names of the fields that are given, these options' values, and the recipe's values."""
     path, rest = split_config(argv)
     if not path:
         raise UserError("--config FILE is missing, e.g. --config unsup_bert")
     config, complete = load_config(path)
+    usual = flatten(config)
     if prepare:
         prepare(config)
     values = {}
@@ -101,7 +115,7 @@ def _parse(
         complete(config, {*user_fields})
     if needs_workdir and not values["workdir"]:
         raise UserError(f"--workdir DIR is missing: {FOLDERS['workdir']}")
-    return config, {*user_fields}, values
+    return config, {*user_fields}, values, usual
 
 
 def _set_text(config: config_dict.ConfigDict, name: str, text: str) -> None:
@@ -121,7 +135,8 @@ def read_value(name: str, text: str, default: Any) -> Any:
         if isinstance(default, bool):
             return SWITCH[text.lower()]
         if isinstance(default, tuple | list):
-            return type(default)(part.strip() for part in text.split(",") if part.strip())
+            parts = [] if text == "none" else text.split(",")
+            return type(default)(part.strip() for part in parts if part.strip())
         return type(default)(text)
     except (KeyError, TypeError, ValueError):
         raise UserError(f"{name}={text:.60}: must be {right_value(default)}") from None

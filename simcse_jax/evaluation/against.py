@@ -17,7 +17,7 @@ from simcse_jax.data.held_out import connected
 from simcse_jax.evaluation import sts
 from simcse_jax.evaluation.beir import Collection
 from simcse_jax.evaluation.evaluator import Embed, by_task, encode_once
-from simcse_jax.evaluation.retrieval import BEST, Retrieval, score, sides
+from simcse_jax.evaluation.retrieval import BEST, Retrieval, deepest, of_rows, search, sides
 from simcse_jax.evaluation.transfer import Transfer, hits
 
 RESAMPLES, AT_ONCE = 1000, 100
@@ -32,6 +32,7 @@ class Paired(NamedTuple):
     before: Float64[np.ndarray, " P"]
     after: Float64[np.ndarray, " P"]
     gold: Float64[np.ndarray, " P"] | None  # of pairs
+    found: Int[np.ndarray, "2 P K"] | None = None  # of queries: the rows of the best documents before and after
 
     def scores(self, counts: Int[np.ndarray, "R P"]) -> Float64[np.ndarray, "2 R"]:
         """The scores before and after in R samples, which have row p `counts[:, p]` times.
@@ -137,9 +138,10 @@ def _of_retrieval(evaluator: Retrieval, before: Embed, after: Embed) -> Iterator
     measure = evaluator.measures[0]
     for collection in evaluator.tasks.values():
         models = (sides(embed, evaluator.prompts) for embed in (before, after))
-        by_model = (score(model, collection, [measure], evaluator.storage, evaluator.devices) for model in models)
-        first, second = (BEST * values[measure] for values in by_model)
-        yield Paired(_groups(collection), first, second, None)
+        how = deepest([measure]), evaluator.storage, evaluator.devices
+        found = [search(model, collection, *how) for model in models]
+        first, second = (BEST * of_rows(rows, collection, [measure])[measure] for rows in found)
+        yield Paired(_groups(collection), first, second, None, np.stack(found))
 
 
 def _of_transfer(evaluator: Transfer, before: Embed, after: Embed) -> Iterator[Paired]:

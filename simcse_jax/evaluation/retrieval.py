@@ -108,9 +108,19 @@ def score(
     devices: Sequence[jax.Device] | None = None,
 ) -> dict[str, Float64[np.ndarray, " Q"]]:
     """The measures of each query, from 0 to 1, by their names; the arguments are those of `search`."""
-    deepest = max(int(name.partition("@")[2]) for name in measures)
-    gains = collection.gains(search(model, collection, deepest, storage, devices))
-    ideal, relevant = collection.ideal(deepest), collection.relevant
+    return of_rows(search(model, collection, deepest(measures), storage, devices), collection, measures)
+
+
+def deepest(measures: Sequence[str]) -> int:
+    """The documents of a query that the measures look at."""
+    return max(int(name.partition("@")[2]) for name in measures)
+
+
+def of_rows(
+    rows: Int64[np.ndarray, "Q _"], collection: Collection, measures: Sequence[str]
+) -> dict[str, Float64[np.ndarray, " Q"]]:
+    """The measures of each query, from 0 to 1, by their names, for the rows that `search` found."""
+    gains, ideal, relevant = collection.gains(rows), collection.ideal(deepest(measures)), collection.relevant
     return {name: ranking.measure(name, gains, ideal, relevant) for name in measures}
 
 

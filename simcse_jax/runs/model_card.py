@@ -272,15 +272,16 @@ def scores_of(run: Mapping[str, Any], result: Mapping[str, Any]) -> dict[str, An
         "is_test": all(is_test(run, task) for task in by_task),
         "chosen_by_retrieval": evaluation["development"] == RETRIEVAL,
         "fitted": public_value("eval.postprocess_data", evaluation["postprocess_data"], run["hub"]),
-        "similarity": _similarity_rows(by_task),
+        "similarity": similarity_rows(by_task),
         "truncated": _truncated_rows(result.get("truncated", {})),
-        "retrieval": _retrieval_rows(result.get("retrieval", {})) if "retrieval_average" in result else [],
+        "retrieval": retrieval_rows(result.get("retrieval", {})) if "retrieval_average" in result else [],
         "against": result.get(AGAINST_START),
         "best_step": result.get(BEST_STEP),
     }
 
 
-def _similarity_rows(by_task: Mapping[str, Mapping[str, Any]]) -> list[tuple[Any, ...]]:
+def similarity_rows(by_task: Mapping[str, Mapping[str, Any]]) -> list[tuple[Any, ...]]:
+    """A row for each task of `task_scores`: its name, its score and its pairs."""
     values = [(TITLES.get(task, task), scores["spearman"], scores["pairs"]) for task, scores in by_task.items()]
     if len(values) == len(TASKS):
         values.append(("mean", sum(spearman for _, spearman, _ in values) / len(values), ""))
@@ -295,7 +296,7 @@ def _truncated_rows(by_size: Mapping[str, Any]) -> list[tuple[str, ...]]:
     return [("elements", *(TITLES.get(task, task) for task in tasks)), *rows] if rows else []
 
 
-def _retrieval_rows(by_task: Mapping[str, Mapping[str, Any]]) -> list[tuple[Any, ...]]:
+def retrieval_rows(by_task: Mapping[str, Mapping[str, Any]]) -> list[tuple[Any, ...]]:
     """The titles, and a row for each task."""
     names = [name for name in MEASURES if all(name in values for values in by_task.values())]
     rows = []

@@ -23,6 +23,8 @@ KINDS = {kind.__name__: kind for kind in (Dense, LayerNorm, Normalize)}
 AGAINST_START = "against_start"  # in `result.json`: the comparison of `eval.against_start`
 SINGULAR_VALUES = "singular_values"  # in `metrics.jsonl`: of the sentences that `analysis.every` measures
 FOLDS_FILE = "folds.json"  # of the folds that are finished
+EXAMPLES_FILE = "examples.json"  # a few rows that were not trained on, before and after, for the report
+RECIPE = "recipe"  # in `run.json`: its name, and its values of the fields that differ
 BEST_STEP = "best_step"  # in `result.json`: the step of the checkpoint that has the scores
 
 

@@ -5,6 +5,8 @@ run.json        the resolved config, which of its names are the hub's, versions,
 metrics.jsonl   a line for each logged step, each evaluation and each measurement of the last layer
 result.json     the test scores of the best checkpoint
 folds.json      the scores of the folds that are finished (`data.folds`)
+examples.json   a few rows that were not trained on, before and after training
+report.html     all of this as a page (`runs/report.py`)
 model/          the encoder's config.json and tokenizer, so that the folder is complete; frozen.safetensors, the
                 parameters that do not train, if there are any
 checkpoints/    Orbax
@@ -45,6 +47,7 @@ from simcse_jax.runs.run_files import (
     KEPT,
     KEPT_FIELDS,
     MODULES,
+    RECIPE,
     describe_modules,
     read_run,
 )
@@ -128,6 +131,7 @@ class Workdir:
         examples: int = 0,
         frozen: Mapping[str, AnyArray] | None = None,
         prompts: Mapping[str, str] | None = None,
+        recipe: Mapping[str, Any] | None = None,
     ) -> None:
         """Creates a run's folder; `run.json` is written last, so a folder that has it is complete.
 
@@ -140,6 +144,7 @@ class Workdir:
           examples: the number of rows to train on.
           frozen: the parameters that checkpoints lack, of which the fingerprint is written (see `keep_frozen`).
           prompts: those of queries and documents, if sentences are trained with them.
+          recipe: what the config was made of (`flags.changed_from`).
         """
         ours = self.path / "model"
         for path in (self.path / "checkpoints", self.path / "metrics.jsonl", self.path / FOLDS_FILE, ours):
@@ -162,6 +167,7 @@ class Workdir:
         run = {
             "format": FORMAT,
             "config": recorded,
+            **({RECIPE: dict(recipe)} if recipe else {}),
             "hub": from_hub(flatten(recorded)),
             "examples": examples,
             "sha256": dict(fingerprints) | ({FINGERPRINT: base_fingerprint(frozen)} if frozen else {}),

@@ -22,7 +22,9 @@ from simcse_jax.evaluation.evaluator import Embed
 from simcse_jax.host.progress import Progress, doing
 from simcse_jax.host.storage import Folder, is_remote, read_json, write_atomically
 from simcse_jax.objectives.rows import StepSettings
+from simcse_jax.runs import report
 from simcse_jax.runs.run_files import FOLDS_FILE
+from simcse_jax.training import examples
 from simcse_jax.training.programs import Updates
 from simcse_jax.training.setup import Setup
 from simcse_jax.training.speed import Steps
@@ -71,6 +73,9 @@ def cross_fit(
         model = embedder(_train(setup, updates, batches[number], settings[number], preemption))
         try:
             (paired,), name = measure([evaluators[number]], start, model.with_progress)
+            if number == 0 and setup.shows_examples:
+                shown = examples.before(evaluators[:1], start)
+                examples.update(folder, {**shown, "after": examples.cosines(evaluators[:1], model)})
         except NotFinite as error:
             rate = "Start again in another workdir with a lower train.learning_rate"
             raise UserError(f"fold {number + 1}: {error}. {rate}") from None
@@ -84,10 +89,14 @@ def cross_fit(
         with processes.exit_together():
             if processes.is_first():
                 _write(folder, done, name)
+                if setup.shows_examples:
+                    report.write(folder)
         saved = f"fold {number + 1} of {len(evaluators)}"
         preemption.saved(saved)
         before, after = paired.all_rows
         processes.say(f"{saved}: {name} {before:.2f} before, {after:.2f} after")
+    if setup.shows_examples:
+        examples.update(folder, examples.moved(evaluators, done))
     comparison = compare(done, f"{name}, mean of {len(done)} folds", setup.spec.seed)
     scores = [(round(before, 4), round(after, 4)) for before, after in (paired.all_rows for paired in done)]
     return CrossFitted(comparison, scores, len(setup.inputs.folds.of))

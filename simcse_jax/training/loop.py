@@ -21,6 +21,7 @@ from simcse_jax.runs.checkpoints import Checkpoints
 from simcse_jax.runs.metrics_file import Metrics
 from simcse_jax.runs.state import TrainState
 from simcse_jax.runs.workdir import Workdir
+from simcse_jax.training import examples
 from simcse_jax.training.folds import CrossFitted
 from simcse_jax.training.patience import Patience
 from simcse_jax.training.programs import Updates
@@ -206,6 +207,8 @@ class Training:
                 self.say(f"step {number}{self._loss(': ')}")
             return {}, 0
         name, score = next(iter(chosen.scores.items()))
+        if number == 0 and self.setup.shows_examples and self.setup.inputs.evaluation:
+            examples.update(self.folder.path, examples.before(self.setup.inputs.evaluation.at_end, chosen.model))
         self.patience.add(number, score)
         self.write(number, chosen.scores | self.patience.line | chosen.which)
         self.say(f"step {number}: {name} {score:.2f}{self._loss(', ')}")

@@ -16,6 +16,7 @@ from simcse_jax.models.parameters import Params
 from simcse_jax.runs.run_files import AGAINST_START, BEST_STEP
 from simcse_jax.runs.state import TrainState
 from simcse_jax.runs.workdir import Workdir
+from simcse_jax.training import examples
 from simcse_jax.training.inputs import Inputs
 from simcse_jax.training.loop import Training
 
@@ -70,14 +71,19 @@ def report(training: Training, best: int, embed: Embedder, start: Embedder | Non
         return {}
     before = scores_before(folder) if inputs.evaluation.extra else {}
     against: dict[str, Any] = {}
+    shown: dict[str, Any] = {}
     with doing():
         result = final_scores(inputs, embed, seed, before)
         if start is not None:
             first, last = (transformed(encode, inputs.evaluation.postprocess, seed) for encode in (start, embed))
-            comparison = compare(*measure(inputs.evaluation.at_end, first, last), seed)
+            tasks, name = measure(inputs.evaluation.at_end, first, last)
+            comparison = compare(tasks, name, seed)
             against = {AGAINST_START: comparison._asdict() | {"step": best}}
             if not comparison.is_better:
                 best, result = 0, final_scores(inputs, start, seed, {})
+            shown |= examples.moved(inputs.evaluation.at_end, tasks)
+    if training.setup.shows_examples and training.setup.schedule.total:
+        examples.update(folder.path, {**shown, "after": examples.cosines(inputs.evaluation.at_end, embed)})
     result |= {BEST_STEP: best} | training.patience.result | against
     if processes.is_first():
         folder.write_result(result)

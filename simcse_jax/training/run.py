@@ -4,6 +4,8 @@ import contextlib
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
+from typing import Any
 
 from simcse_jax.config.checks import ineffective, validate
 from simcse_jax.config.fields import LARGEST, flatten, trains
@@ -20,6 +22,7 @@ from simcse_jax.host.outputs import output_folder
 from simcse_jax.host.storage import as_path
 from simcse_jax.objectives.registry import needing, trained_objectives
 from simcse_jax.runs.checkpoints import Checkpoints
+from simcse_jax.runs.report import Report, reported
 from simcse_jax.runs.reporters.opening import check_installed, report_to_all
 from simcse_jax.runs.state import TrainState, add_parts, frozen_params, model_spec, starting_adapter
 from simcse_jax.runs.workdir import Workdir
@@ -76,6 +79,7 @@ def train_and_evaluate(
     workdir: str,
     profile: str | None = None,
     callbacks: Sequence[Callable[[int, Mapping[str, float]], object]] = (),
+    recipe: Mapping[str, Any] = MappingProxyType({}),
 ) -> bool:
     """Trains as configured, in `workdir`; a run that was started there before resumes.
 
@@ -83,6 +87,7 @@ def train_and_evaluate(
       config, workdir: of the run.
       profile: a folder for a trace of a few steps of the first process (`profiling.trace_steps`); None for no trace.
       callbacks: called with the step and the scores after each evaluation, in every process.
+      recipe: what the config was made of, for the report (`flags.changed_from`).
 
     Returns:
       Whether this is the first process, which speaks for all.
@@ -101,7 +106,8 @@ def train_and_evaluate(
             folder = Workdir(as_path(workdir))
             inputs = read(config, folder)
             trace = output_folder(profile, option="--profile") if profile and processes.is_first() else None
-        enter(job, folder, config, inputs)
+        enter(job, folder, config, inputs, recipe)
+        job.enter_context(reported(folder.path, bool(config.train.report_to) and processes.is_first()))
         setup = make_setup(config, inputs)
         checkpoints = Checkpoints(folder.path, config.checkpoint.keep_every)
         batches, of_folds = setup.batches(), setup.fold_batches()
@@ -218,7 +224,9 @@ def count_steps(config: Section, corpus: AnyCorpus) -> int:
     return config.train.max_steps or config.train.epochs * corpus.steps_per_epoch(config.train.batch_size)
 
 
-def enter(job: contextlib.ExitStack, folder: Workdir, config: Section, inputs: Inputs) -> None:
+def enter(
+    job: contextlib.ExitStack, folder: Workdir, config: Section, inputs: Inputs, recipe: Mapping[str, Any]
+) -> None:
     """Creates the workdir, or checks that it is this run's, and that all processes run the same on the same data.
 
     The first process has the workdir's lock until `job` ends.
@@ -238,8 +246,8 @@ def enter(job: contextlib.ExitStack, folder: Workdir, config: Section, inputs: I
         if resuming or folder.exists:  # another job may have ended just now
             folder.check_same_run(to_record(config), prints)
         elif processes.is_first():
-            examples, prompts = inputs.num_examples, inputs.prompts
-            folder.create(to_record(config), prints, spec, inputs.model, inputs.tokenizer, examples, frozen, prompts)
+            model = spec, inputs.model, inputs.tokenizer
+            folder.create(to_record(config), prints, *model, inputs.num_examples, frozen, inputs.prompts, recipe)
         if processes.is_first():
             folder.keep_frozen(frozen)
     with processes.exit_together():
@@ -252,6 +260,8 @@ def begin(training: Training, config: Section, resumed: int | None, step: int) -
         if training.metrics is not None:
             fields, folder = flatten(config), training.folder.path
             report_to_all(training.metrics, config.train.report_to, fields, folder, resumed)
+            if config.train.report_to:
+                training.metrics.add(Report(folder))
             training.patience.replay(training.metrics.lines)
     training.decide()
     with processes.exit_together():

@@ -96,6 +96,7 @@ class Setup:
     batch_size: int
     unpad: bool  # leave padding out
     scores_both: bool  # of two encoders, during training
+    shows_examples: bool = True  # in the run's report
     frozen: Params | None = None  # parameters of the step that are not trained, on the devices
     # From parameters to the measured sentences as both sides of the pairs that the run trains on, themselves; None:
     # it trains on others, or nothing is measured.
@@ -301,6 +302,7 @@ def make_setup(config: Section, inputs: Inputs) -> Setup:
         schedule=schedule,
         measuring=measuring,
         scoring=[evaluation.development] if evaluation else [],
+        shows_examples=bool(config.train.report_to),
         encoder=encoder,
         numbers=numbers,
         batch_size=config.train.batch_size,

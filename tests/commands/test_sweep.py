@@ -20,6 +20,8 @@ def test_any_field_of_a_recipe_is_swept_without_a_file_and_what_is_no_sweep_is_r
     assert "=== run 2 of 2, " in done.stdout and " left: temperature=0.1 (seed 1)" in done.stdout
     (table,) = tmp_path.glob("*.md")
     assert "| temperature=0.05 |" in table.read_text() and "| temperature=0.1 |" in table.read_text()
+    page = (tmp_path / "report.html").read_text()
+    assert '<a href="temperature%3D0.1/seed1/report.html">temperature=0.1 (seed 1)</a>' in page and "<table" in page
 
 
 @pytest.mark.slow

@@ -48,11 +48,14 @@ def test_folds_decide_and_all_rows_train_what_is_kept(tiny_bert, pairs, tmp_path
     result = json.loads((run / "result.json").read_text())
     against, saved = result["against_start"], json.loads((run / "folds.json").read_text())["folds"]
     assert result["best_step"] == against["step"] == 4 and against["rows"] == 100 and len(against["folds"]) == 5
-    assert [len(gold) for *_, gold in saved] == [20] * 5
-    scores = [[100 * scipy.stats.spearmanr(side, gold)[0] for side in sides] for _, *sides, gold in saved]
+    assert [len(gold) for *_, gold, _ in saved] == [20] * 5
+    scores = [[100 * scipy.stats.spearmanr(side, gold)[0] for side in sides] for _, *sides, gold, _ in saved]
     assert np.allclose(against["folds"], scores, atol=1e-3)
     assert np.allclose([against["before"], against["after"]], np.mean(scores, 0), atol=1e-3)
     assert not is_start(run, tiny_bert) and "held_out" not in result
+    assert "5 folds, then trained on all 100 rows" in (run / "report.html").read_text()
+    shown = json.loads((run / "examples.json").read_text())
+    assert len(shown["pairs"]) == len(shown["before"]) == len(shown["after"]) >= 4 and shown["rose"] + shown["fell"]
     # Killed after the third fold: the others are trained, and all is as before. Without a gain the start is kept.
     for name in ("checkpoints", "metrics.jsonl", "result.json"):
         (shutil.rmtree if name == "checkpoints" else os.remove)(run / name)
@@ -64,6 +67,8 @@ def test_folds_decide_and_all_rows_train_what_is_kept(tiny_bert, pairs, tmp_path
     found = json.loads((run / "result.json").read_text())
     assert found["best_step"] == 0 and found["against_start"] == against | {"low": -1.0, "step": 0}
     assert is_start(run, tiny_bert) and Checkpoints(run, read_only=True).steps == [0]
+    assert "No better, so the base model is kept" in (run / "report.html").read_text()
+    assert json.loads((run / "examples.json").read_text()) == shown
     assert tune(tiny_bert, pairs, run, *more).returncode == 0  # it is finished
     assert json.loads((run / "result.json").read_text()) == found
     assert "another run in" in tune(tiny_bert, pairs, tmp_path / "again", "--config.seed=1", *more).stdout

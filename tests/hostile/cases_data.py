@@ -94,6 +94,10 @@ TEXTS = [["sentence", "row"], *([text, row] for row, text in enumerate(SENTENCES
 PAIRS = [["sentence1", "sentence2", "score"], *map(list, GRADED)]
 MANY = [f"{text} {row}" for row, text in enumerate(SENTENCES * 2)]
 FEW = ["news", "forum", "mail", "talk"] * 6
+IN_REPORTS = [  # with the highest score, so that the run's report shows them
+    ["<script>alert(1)</script>", "\u202e\u0645\u0631\u062d\u0628\u0627", "9"],
+    ["\U0001f469\u200d\U0001f467 x", "y" * 100_000, "9"],
+]
 SAME_TEXTS: dict[str, tuple[str, bytes | str]] = {  # the sentences of text.txt: a file's name and contents
     "a mark of UTF-8": ("text.txt", "\ufeff" + TEXT),
     "CRLF": ("text.txt", TEXT.replace("\n", "\r\n")),
@@ -161,6 +165,8 @@ def tables() -> Iterator[Case]:
         yield Case(OTHERS, "encode", damage, line, INPUTS, write(name, data), SAME, output="out.npy", like=like)
     for damage, text in SAME_PAIRS.items():
         yield of_pairs("pairs.tsv")[0].case(OTHERS, damage, write("pairs.tsv", text), SAME)
+    shown = write("pairs.tsv", table([*PAIRS, *IN_REPORTS], "\t"))
+    yield of_sentences("text.txt")[4].case(OTHERS, "texts that a page must not run", shown, DONE)
     for damage, (name, text) in TRAINED.items():
         yield of_sentences(name)[4].case(OTHERS, damage, write(name, text), DONE)
     for number, (damage, (name, text, names)) in enumerate(UNTRAINED.items()):

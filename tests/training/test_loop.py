@@ -148,6 +148,8 @@ def test_a_loss_that_is_not_finite_stops_the_run(tiny_bert, nan_bert, corpus, tm
     args = train_args(tiny_bert, corpus["txt"], corpus["dev"], tmp_path / "run", "--config.eval.every=1")
     done = call("train", *args, "--config.train.learning_rate=1e30", "--config.train.log_every=1")
     refused(done, "step 1", "not finite", "no checkpoint was saved yet", "train.learning_rate")
+    page = (tmp_path / "run" / "report.html").read_text()
+    assert "Stopped before its end" in page and "step 1: the" in page and "no checkpoint was saved yet" in page
     assert [line["step"] for line in lines(tmp_path / "run")] == [0, 1]
     done = call("train", *train_args(nan_bert, corpus["txt"], corpus["dev"], tmp_path / "nan"))
     refused(done, "step 0: the model's embeddings are not finite", "init_from must be another model")

@@ -80,6 +80,7 @@ def test_killed_runs_end_with_the_same_parameters(straight, args_of, tmp_path):
         landed.append(kill(args, workdir, generator.uniform(0, 0.4), in_training=True))
         reached.add(max((int(name) for name in progress(workdir) if name.isdigit()), default=0))
     assert sum(landed) >= KILLS and len(reached) >= 2, (landed, reached)  # at different places
+    assert "Not finished: " in (workdir / "report.html").read_text()
     assert_ends_as(straight, workdir, args)
 
 
@@ -101,4 +102,5 @@ def test_signals_save_after_the_step_and_the_same_command_resumes(straight, args
         assert said.format(saved, shlex.join(child.args)) in errors and "Traceback" not in errors
         assert ("saving after this step" in errors) == (sent == signal.SIGINT)
         assert before < saved < STEPS
+        assert "Stopped before its end" in (tmp_path / "run" / "report.html").read_text()
     assert_ends_as(straight, tmp_path / "run", args)

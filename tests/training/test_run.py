@@ -62,6 +62,25 @@ def test_a_run_leaves_all_that_it_promises_and_keeps_the_changes_of_training_and
     assert all(np.array_equal(value, saved[name]) for name, value in after.items())
 
 
+def test_its_report_has_its_pairs_by_the_model_before_and_after_and_none_leaves_it_out(trained, again, corpus):
+    page = (trained / "report.html").read_text()
+    shown = json.loads((trained / "examples.json").read_text())
+    assert f"dev: {lines(trained)[0]['eval/dev']:.2f} before, {result_of(trained)['dev']['spearman']:.2f}" in page
+    assert "Fields that differ from the recipe" in page and page.count('class="heat"') == 2
+    pairs = [line.split("\t") for line in corpus["dev"].read_text().splitlines()[1:]]
+    assert len(shown["pairs"]) == 8 and all(pair in [row[:2] for row in pairs] for pair in shown["pairs"])
+    first, second = (SimCSE(str(trained)).encode(list(side)) for side in zip(*shown["pairs"], strict=True))
+    units = [side / np.linalg.norm(side, axis=1, keepdims=True) for side in (first, second)]
+    np.testing.assert_allclose(units[0] @ units[1].T, shown["after"], atol=1e-3)
+    assert np.abs(np.subtract(shown["before"], shown["after"])).max() > 1e-2
+    workdir, start = again
+    for name in ("report.html", "examples.json", "result.json"):
+        (workdir / name).unlink()
+    succeeded(start("--report-to", "none"))
+    assert result_of(workdir) == result_of(trained)
+    assert not (workdir / "report.html").exists() and not (workdir / "examples.json").exists()
+
+
 @pytest.mark.slow
 def test_a_finished_run_started_again_has_the_scores_of_the_checkpoint_that_could_be_read(again):
     workdir, start = again

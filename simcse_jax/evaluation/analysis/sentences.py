@@ -59,11 +59,10 @@ def compare(
     places = np.array(about.sentences)
     cosines = {label: unit[places] @ unit[places].T - 2 * np.eye(len(places)) for label, unit in rows.items()}
     nearest = {label: matrix.argmax(axis=1) for label, matrix in cosines.items()}
-    first, graded = next(iter(rows)), len(about.pairs) > 0
-    # Without grades, each sentence and the nearest one to it by the first model are related.
-    pairs = about.pairs or [(number, int(other)) for number, other in enumerate(nearest[first])]
+    graded = len(about.pairs) > 0
+    pairs = about.pairs or _neighbours(nearest)
     related = about.gold > geometry.POSITIVE if graded else np.ones(len(pairs), bool)
-    kind = "pairs rated above 4" if graded else f"neighbours in {first}"
+    kind = "pairs rated above 4" if graded else "nearest sentences"
     measures: list[tuple[str, str, int, str]] = [  # each with its title, its digits, and what is better
         ("unrelated", "unrelated sentences, mean cosine", 2, ""),
         *([("related", f"{kind}, mean cosine", 2, "")] if related.any() else []),
@@ -104,6 +103,16 @@ def compare(
         "pairs": [[*pair, grade] for pair, grade in zip(pairs, grades, strict=True)],
     }
     return comparison, maps
+
+
+def _neighbours(nearest: Mapping[str, np.ndarray]) -> list[tuple[int, int]]:
+    """Pairs in place of graded ones: each sentence and the nearest one to it by every model, so that none has an edge.
+
+    At most `MOST` are spread evenly over those of all models together.
+    """
+    by_sentence = enumerate(zip(*nearest.values(), strict=True))
+    found = ((number, int(other)) for number, others in by_sentence for other in others)
+    return evenly(list(dict.fromkeys((min(pair), max(pair)) for pair in found)), MOST)
 
 
 def _density(cosines: np.ndarray) -> list[float]:

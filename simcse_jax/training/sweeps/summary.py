@@ -1,6 +1,7 @@
 """From the runs' numbers to the rows of a table: means, deviations, and differences from a baseline."""
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,6 +28,7 @@ class Cell(NamedTuple):
     heading: str  # of the metric
     holm: float | None = None  # p, corrected for the tests of the metric's column
     chosen: bool = False  # whether the row's reading or rate was chosen on this metric's data
+    differences: Mapping[int, float] = MappingProxyType({})  # seed → value - that of the baseline
 
 
 class TableRow(NamedTuple):
@@ -37,6 +39,14 @@ class TableRow(NamedTuple):
     cells: dict[str, Cell]  # by metric
     fields: Mapping[str, Any]  # of the config, as the variant sets them
     quoted: bool = False  # of another system, with the paper's values alone
+
+    @property
+    def label(self) -> str:
+        """Its name with the number of its finished runs: the fewest and the most of the metrics that have some."""
+        if self.quoted:
+            return f"{self.variant} (quoted)"
+        counts = sorted({len(cell.values) for cell in self.cells.values() if cell.values}) or [0]
+        return f"{self.variant} (n = {'–'.join(map(str, dict.fromkeys([counts[0], counts[-1]])))})"
 
 
 def summarize(
@@ -65,6 +75,7 @@ def summarize(
                 float(np.mean(np.subtract(*pairs))) if shared else None,
                 paired_p(*pairs),
                 headings[metric],
+                differences={seed: by_seed[seed] - other[seed] for seed in shared},
                 chosen=any(share_data(metric, other) for other in variant.chosen_on),
             )
         rows.append(TableRow(variant.name, baseline, cells, variant.fields, variant.quoted))

@@ -24,7 +24,7 @@ FEWEST = 3  # rows that have an order
 def markdown(rows: Sequence[TableRow], sweep: Section, notes: Sequence[str] = ()) -> str:
     """The table for people, with the meaning of its columns and the notes below it.
 
-    Up to three metrics stand in one table. More of them stand in three: our scores, the paper's and the differences.
+    Up to three metrics stand in one table. More of them stand in three: the scores, the paper's and the differences.
     """
     if len(sweep.metrics) <= MOST_TOGETHER:
         tables = [_joint_table(rows, sweep)]
@@ -71,7 +71,7 @@ def _our_table(rows: Sequence[TableRow], sweep: Section) -> str:
             ]
             lines.append([_escape(row.variant), str(most), *cells])
     header = ["variant", "n", *(_heading(rows, metric) for metric in sweep.metrics)]
-    return _add_title("Ours", header, lines)
+    return _add_title("Ours" if _has_paper(rows) else "Scores", header, lines)
 
 
 def _paper_table(rows: Sequence[TableRow], sweep: Section) -> str:
@@ -85,6 +85,10 @@ def _paper_table(rows: Sequence[TableRow], sweep: Section) -> str:
         if any(cell.paper is not None for cell in row.cells.values())
     ]
     return _add_title("The paper's", ["variant", *(_heading(rows, metric) for metric in sweep.metrics)], lines)
+
+
+def _has_paper(rows: Sequence[TableRow]) -> bool:
+    return any(cell.paper is not None for row in rows for cell in row.cells.values())
 
 
 def _differences(rows: Sequence[TableRow], sweep: Section) -> str:

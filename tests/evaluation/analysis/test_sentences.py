@@ -41,9 +41,12 @@ def test_graded_pairs_are_measured_before_and_after_or_each_sentence_with_its_ne
     about = sentences.sample([*TEXTS, TEXTS[0], " "])
     assert about.texts == TEXTS and about.pairs == []
     found = compared(about, before=rows(0, 0.0), after=rows(1, 0.0))
-    assert [pair[1] for pair in found["pairs"]] == found["models"]["before"]["nearest"]
+    nearest = [enumerate(found["models"][label]["nearest"]) for label in ("before", "after")]
+    assert {tuple(pair[:2]) for pair in found["pairs"]} == {tuple(sorted(pair)) for of in nearest for pair in of}
     assert {pair[2] for pair in found["pairs"]} == {None}
-    assert "spearman" not in found["models"]["before"]["numbers"] and found["related"] == "neighbours in before"
+    swapped = compared(about, (), after=rows(1, 0.0), before=rows(0, 0.0))  # no model chooses for the others
+    assert {tuple(pair) for pair in swapped["pairs"]} == {tuple(pair) for pair in found["pairs"]}
+    assert "spearman" not in found["models"]["before"]["numbers"] and found["related"] == "nearest sentences"
     many = [f"s{n}" for n in range(3 * sentences.MOST)]
     assert len(sentences.sample(many).texts) == sentences.MOST and sentences.sample(many).texts[-1] == many[-1]
     pairs = Pairs(many, [f"t{n}" for n in range(len(many))], np.arange(len(many)) / len(many), {})
