@@ -89,7 +89,7 @@ def test_figure_1_is_drawn_of_any_kept_checkpoint(tmp_path, trained, tiny_bert, 
     assert done.returncode == 0, done.stderr
     assert columns(written["metrics"]["models"], "model") == [str(tiny_bert), early, f"{early}@1"]
     assert written["compared"]["changes"] == [[list(written["compared"]["models"])[1], "tiny-bert"]]
-    assert "unrelated sentences " in done.stdout and " → " in done.stdout
+    assert ": unrelated sentences " in done.stdout.splitlines()[0] and " → " in done.stdout
     before, after, _ = written["maps"]["map"].points.values()
     assert before.shape == after.shape == (3, 2) and list(written["maps"]["map"].points)[2] == "one layer"
 

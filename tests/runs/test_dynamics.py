@@ -44,6 +44,7 @@ def test_kept_checkpoints_are_measured_and_drawn(trained, corpus, tmp_path):
         assert point["alignment_term"] == pytest.approx((point["alignment"] / 2 - 1) / 0.05, abs=1e-4)  # of unit length
         assert point["uniformity"] == pytest.approx(geometry.uniformity(rows), abs=1e-5)
         assert f"step {point['step']}: anisotropy {point['anisotropy']:.4f}" in done.stdout
+    assert f"{trained.name}, last layer, step 0 → " in done.stdout.splitlines()[0]  # the conclusion
     assert len({point["l2_norm"] for point in points}) == len(points)
     assert {path.name for path in (tmp_path / "out").glob("*.svg")} == {f"{field}.svg" for field in FIELDS}
 
