@@ -66,7 +66,7 @@ def heading_anchors(page: Path) -> set[str]:
     return {re.sub(r"[^\w -]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}
 
 
-def test_every_link_leads_to_a_file_or_a_heading_and_every_page_is_in_the_map():
+def test_every_link_leads_to_a_file_or_a_heading():
     faults, found = [], 0
     for page in PAGES:
         for target in re.findall(r"\]\(([^)\s]+)\)", page.read_text(encoding="utf-8")):
@@ -79,11 +79,6 @@ def test_every_link_leads_to_a_file_or_a_heading_and_every_page_is_in_the_map():
                 faults.append(f"{page.relative_to(ROOT)}: {target}")
     assert found > 30
     assert not faults, report(faults)
-    docs = ROOT / "docs"
-    pages = {page.relative_to(docs).as_posix() for page in docs.glob("*/*.md")}
-    listed = re.findall(r"^- \[.*?\]\((\w+/\w+\.md)\): ", (docs / "index.md").read_text("utf-8"), re.MULTILINE)
-    assert len(listed) == len(set(listed))
-    assert set(listed) == pages
 
 
 def test_every_command_exists_and_every_option_is_one_of_a_command_on_its_page():

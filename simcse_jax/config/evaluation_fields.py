@@ -27,7 +27,7 @@ from simcse_jax.field import (
 EVALUATION_SECTIONS = {
     "eval": "Scores during training, and at the end.",
     "eval.retrieval": "Scores of retrieval (docs/guides/evaluate.md).",
-    "analysis": "How the space changes during training: eight numbers of the last layer (docs/guides/dynamics.md).",
+    "analysis": "How the space changes during training: eight numbers of the last layer (docs/guides/analysis.md).",
 }
 SPLITS = ("train", "dev", "test")
 FEWEST_ANALYSED = 10  # sentences of analysis.sentences

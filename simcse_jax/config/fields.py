@@ -63,7 +63,7 @@ ODD = tuple(map(str, range(1, WIDEST_CONVOLUTION + 1, 2)))
 SECTIONS = {
     "model": "The encoder.",
     "model.convolutions": "Convolutions between the encoder and the pooler (IS-BERT).",
-    "model.lora": "Products of low rank that train in the place of the encoder (LoRA; docs/guides/lora.md).",
+    "model.lora": "Products of low rank that train in the place of the encoder (LoRA; docs/guides/recipes.md).",
     "model.freeze": "Parts of the encoder that stay as they are.",
     "data": "The training data.",
     **SOURCE_SECTIONS,
