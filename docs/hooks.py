@@ -47,8 +47,7 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
     """
     uri = page.file.src_uri
     page.meta["search"] = {"boost": next((boost for start, boost in BOOSTS.items() if uri.startswith(start)), 1)}
-    if uri == "index.md":
-        page.meta["hide"] = ["navigation", "toc"]
+    page.meta["hide"] = {"index.md": ["navigation", "toc"], "gallery.md": ["navigation"]}.get(uri, [])
     if config.repo_url:
         markdown = markdown.replace("this repository", f"[this repository]({config.repo_url})")
     markdown = ALERT.sub(
@@ -158,8 +157,11 @@ def python() -> dict[str, str]:
     used = {f"{module}.{name.strip()}" for module, names in imports for name in names.split(",")}
     used.add("simcse_jax.objectives.embedded.Embedded")  # what a loss gets
     pages["extending"] = ("Extension points", sorted(name.removeprefix("simcse_jax.") for name in used))
+    single = "\n    options: { heading_level: 1 }"  # the class is the page
     return {
-        f"reference/{page}.md": "\n\n".join([f"# {title}", *(f"::: simcse_jax.{name}" for name in names)])
+        f"reference/{page}.md": f"::: simcse_jax.{names[0]}{single}"
+        if len(names) == 1
+        else "\n\n".join([f"# {title}", *(f"::: simcse_jax.{name}" for name in names)])
         for page, (title, names) in pages.items()
     }
 
