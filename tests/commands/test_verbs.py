@@ -103,7 +103,7 @@ def test_a_program_and_the_command_line_give_the_same_arguments(monkeypatch):
         in_command.reset(token)
     for wrong, message in (
         ("", "DATA is missing"),
-        ("x y", "Unused Tokens"),
+        ("x y", "what is 'y' for? No option takes it"),
         ("--data x", "Unknown option: --data"),
         ("x --top-l 3", "Unknown option: --top-l. Did you mean --top-k?"),
         ("x --top-k 0", 'Invalid value "0" for --top-k. Must be >= 1.'),

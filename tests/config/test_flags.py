@@ -150,7 +150,7 @@ def test_a_config_file_may_do_anything(code, tmp_path):
 
 @pytest.mark.parametrize(("more", "named"), [
     ("--config=none.py", "none.py"), ("--config none.py", "none.py"), ("--config.seed=1", "--config"), ("", "--config"),
-    (f"{CONFIG}:huge", "huge"), (f"--config={ROOT}/configs/quickstart.py:large", "quickstart.py"),
+    (f"{CONFIG}:huge", "huge"), (f"--config={ROOT}/configs/tune.py:large", "tune.py"),
     (f"{CONFIG} --wrkdir=x", "wrkdir"), (f"{CONFIG} extra", "extra"), (f"{CONFIG} --profile=", "--profile"),
     (f"{CONFIG} --config.seed[0]=1", "--config.seed[0]"),
     *((f"{CONFIG} --config.{given}", given) for given in ("seed=abc", "train.batch_size=1.5", "train.epsilon=fast")),
