@@ -82,7 +82,7 @@ EVALUATION_FIELDS = {
     ),
     "eval.against_start": field(
         False,
-        "At the end, compare the best checkpoint with the start, and keep the start unless the checkpoint is better: "
+        "At the end, compare the best checkpoint with the base model, and keep that unless the checkpoint is better: "
         "the 95% interval of its gain, by a paired bootstrap, lies above 0. Of a file of pairs, one half then chooses "
         "the checkpoint and the other compares, or all do where eval.every=0.",
     ),
