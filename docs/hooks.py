@@ -26,7 +26,7 @@ IMPORT = re.compile(r"^from (simcse_jax\.[\w.]+) import (.+)$", re.MULTILINE)
 LINK = re.compile(r"(?<!!)\[([^\]]*)\]\(([^)\s#]*)(#[^)\s]*)?\)|(`+.*?`+)(?!\{)")
 HELP = re.compile(r"`simcse-jax ([a-z -]+) --help`")
 ALERT = re.compile(r"^> \[!(\w+)\]\n((?:>.*\n?)+)", re.MULTILINE)  # GitHub's admonitions
-BOOSTS = {"start": 4, "guides": 4, "reference": 2, "background/results": 0.3}  # of pages in a search of the site
+BOOSTS = {"start": 10, "guides": 10, "reference/fields": 10, "reference": 4, "background/results": 0.001}  # in a search
 
 
 def on_files(files: Any, config: Any) -> Any:

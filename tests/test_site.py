@@ -67,7 +67,7 @@ def test_every_field_has_its_default_meaning_and_conditions_and_is_linked_from_t
     files = SimpleNamespace(get_file_from_path=lambda name: None)
     for text, expected in LINKED:
         assert hooks.on_page_markdown(text, page, config, files) == expected
-    assert page.meta == {"search": {"boost": 4}, "hide": []}
+    assert page.meta == {"search": {"boost": 10}, "hide": []}
 
 
 LINKED = [
