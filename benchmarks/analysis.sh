@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Reports for docs/background/results/tokens.md: of MiniLM, of its first three layers before and after supervised
+# Reports for docs/background/results/dynamics.md: of MiniLM, of its first three layers before and after supervised
 # training, and of three temperatures of that training over their steps. Needs the MiniLM package and SentEval's folder
 # (with STS and SNLI).
 set -euo pipefail

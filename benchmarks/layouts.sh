@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The same two real runs in two layouts, 1 process × 1 device and 2 × 2, and their STS-B development curves side by
-# side; see docs/background/devices.md. Needs the MiniLM package, SentEval's folder (with STS and SNLI) and sentences, one a line.
+# side; see docs/background/encoding.md. Needs the MiniLM package, SentEval's folder (with STS and SNLI) and sentences, one a line.
 set -euo pipefail
 if [ $# -ne 3 ]; then
   echo "usage: benchmarks/layouts.sh SENTEVAL_FOLDER WIKI_SENTENCES.txt OUTPUT_FOLDER" >&2

@@ -1,4 +1,4 @@
-"""The effect of the choices that the isotropy paper leaves open, for docs/background/results/tokens.md.
+"""The effect of the choices that the isotropy paper leaves open, for docs/background/results/dynamics.md.
 
     python -m benchmarks.protocols --data SentEval/data/downstream [--seeds 11]
 

@@ -5,14 +5,16 @@
 Each model encodes each text once; its embeddings are then cut to their first elements, and kept in float32, in a byte
 or in a bit an element. Queries stay float32, as in an index; both sentences of a pair of STS are kept alike. Documents
 in bytes and bits are all compared: that is what an index finds that rescores enough candidates. Writes a line for each
-model, size and precision to --output (.csv), and prints a table: the models of --after as mean ± standard deviation,
-and for retrieval the p of a paired test over the queries, of their means over those models and the scores before.
+model, size and precision to --output (.csv), a picture of them beside it, and prints a table: the models of --after as
+mean ± standard deviation, and for retrieval the p of a paired test over the queries, of their means over those models
+and the scores before.
 """
 
 import csv
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -20,7 +22,7 @@ from benchmarks.options import Parser
 from simcse_jax import SimCSE
 from simcse_jax.choices import TASKS
 from simcse_jax.commands.command_line import run_command
-from simcse_jax.evaluation import retrieval, sts
+from simcse_jax.evaluation import plotting, retrieval, sts
 from simcse_jax.vectors.quantization import Quantization, ranges_of
 
 MEASURES = ("ndcg@10", "recall@10")
@@ -92,6 +94,31 @@ def over_queries(after: Sequence[Queries], before: Queries) -> float | None:
     return retrieval.compare(means, before)["p"]
 
 
+def draw(lines: Sequence[Mapping[str, Any]]) -> bytes:
+    """A panel for each task: the score over the size, before (the first model) and after, in floats and bits."""
+    columns = {"sts": "STS", **{name: name.replace("ndcg", "nDCG") for name in lines[0] if name.endswith(MEASURES[0])}}
+    with plotting.new_figure((3.2 * len(columns), 2.8)) as (figure, pictures):
+        for panel, (name, heading) in zip(
+            plotting.panels(figure, len(columns), len(columns)), columns.items(), strict=True
+        ):
+            drawn = [(precision, when) for precision in ("float32", "binary") for when in ("before", "after")]
+            for (precision, when), style in zip(drawn, plotting.styles(map(" ".join, drawn)).values(), strict=True):
+                means = [
+                    statistics.fmean(
+                        float(line[name])
+                        for line in lines
+                        if (str(line["size"]), line["precision"]) == (str(size), precision)
+                        and (line["model"] == lines[0]["model"]) == (when == "before")
+                    )
+                    for size in SIZES
+                ]
+                panel.plot(list(map(str, SIZES)), means, label=f"{precision}, {when}", **style)
+            panel.set(title=heading, xlabel="elements")
+            plotting.add_grid(panel)
+        plotting.add_legend(figure)
+    return pictures["png"]
+
+
 def main() -> None:
     """Scores all models and prints the table."""
     parser = Parser(prog="benchmarks.retrieval_scores", description=__doc__.splitlines()[0])
@@ -113,6 +140,7 @@ def main() -> None:
         writer = csv.DictWriter(file, found[0])
         writer.writeheader()
         writer.writerows(found)
+    args.output.with_suffix(".png").write_bytes(draw(found))
     columns = ["sts", *(f"{task} {MEASURES[0]}" for task in collections)]
     print(f"{len(texts):,} texts; STS is the mean of {', '.join(pairs)}; not there: {', '.join(missing) or 'none'}\n")
     print("| size | precision | bytes |", " | ".join(f"{name} before | after | p" for name in columns), "|")

@@ -124,7 +124,8 @@ def read(folder: Path, sentences: str, model: SimCSE) -> dict[str, Data]:
         columns=["premise", "hypothesis", "label"],
     )
     of_mrpc = mrpc(folder, "test")
-    paraphrases = sts.Pairs(*(of_mrpc[name].tolist() for name in of_mrpc.columns[:2]), of_mrpc["label"].to_numpy(float), {})
+    first, second, label = (of_mrpc[name] for name in of_mrpc)
+    paraphrases = sts.Pairs(first.tolist(), second.tolist(), label.to_numpy(np.float64), {})
     snli, entries, wiki = triplets(folder, "test"), log(), halves(list(read_sentences(sentences)), model)
     found = {
         "stsb": graded(*(tasks[split]["STSBenchmark"] for split in ("train", "test"))),

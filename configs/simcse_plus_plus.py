@@ -7,7 +7,7 @@ the script's rate. There is no script for SBERT-large.
 
 The readings of m (see `simcse_jax/objectives/off_dropout.py`) and of the dimension-wise loss (see
 `simcse_jax/objectives/dimension_wise.py`) are those that do best on STS-B dev from a small language model: m as
-released, the loss as printed (`docs/background/results/simcse_pp_table5.md`). Which ones made the paper's numbers is
+released, the loss as printed (`docs/background/results/simcse_pp.md`). Which ones made the paper's numbers is
 not known, and the released code cannot tell: the script for SimCSE++ (run_re_vicreg.sh) trains plain InfoNCE, since its
 sampling is "None" and the dimension-wise loss is commented out; run_both.sh names a program that is not published, and
 its model (models_both.py) has neither off-dropout nor that loss: its negatives are the means of two views.

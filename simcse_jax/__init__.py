@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from simcse_jax.commands.evaluate import evaluate
     from simcse_jax.commands.export import export
     from simcse_jax.commands.geometry import geometry
+    from simcse_jax.commands.merge import merge
     from simcse_jax.commands.mine import mine
     from simcse_jax.commands.overlap import overlap
     from simcse_jax.commands.prepare import prepare
@@ -27,7 +28,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CrossEncoder", "Run", "SimCSE", "__version__", "analyze", "aot", "build_data", "build_index", "demo", "encode",
-    "evaluate", "export", "geometry", "list_runs", "mine", "overlap", "prepare", "search", "serve", "sweep", "train",
+    "evaluate", "export", "geometry", "list_runs", "merge", "mine", "overlap", "prepare", "search", "serve", "sweep",
+    "train",
 ]  # fmt: skip
 HOMES = {"SimCSE": "simcse", "CrossEncoder": "encoding.cross_encoder", "list_runs": "commands.runs"}
 HOMES |= dict.fromkeys(("Run", "sweep", "train"), "commands.api")

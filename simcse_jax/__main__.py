@@ -14,6 +14,7 @@ GROUPS = {
         "tune": "train a sentence encoder further on data of your own, if that makes it better",
         "runs": "list runs, their scores, and what differs between them",
         "export": "write a run's model for transformers and sentence-transformers",
+        "merge": "average models that were trained from one base model",
         "sweep": "train every row of a table, and write the table",
         "mine": "find hard negatives for pairs in a corpus, by the embeddings of a model",
         "prepare": "tokenize training data once, into shards on a disk or in a bucket",

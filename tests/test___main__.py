@@ -31,7 +31,7 @@ def test_the_commands_are_listed_with_a_line_each_and_an_unknown_one_has_the_nea
         assert f"\n  {name:<12}{about}\n" in done.stdout
     assert re.findall(r"\n\n(\w+):\n", done.stdout) == [*GROUPS, "example"]
     assert {name: [*group] for name, group in GROUPS.items()} == {
-        "train": ["train", "tune", "runs", "export", "sweep", "mine", "prepare", "aot"],
+        "train": ["train", "tune", "runs", "export", "merge", "sweep", "mine", "prepare", "aot"],
         "use": ["encode", "search", "serve", "demo"], "measure": ["evaluate", "analyze", "geometry"],
         "papers": ["build-data", "overlap"],
     }  # fmt: skip

@@ -106,6 +106,7 @@ EXAMPLES = {  # the options of one call of each command, for its help
     "tune": f"{MINILM} --data pairs.csv --workdir runs/mine",
     "runs": "runs",
     "export": "--workdir runs/mine --output model",
+    "merge": "--models runs/seed0 runs/seed1 --output model",
     "sweep": "--config unsup_bert --over train.learning_rate=1e-5,3e-5 --data sentences.txt --workdir runs/rates",
     "mine": f"{MINILM} --pairs pairs.csv --corpus passages.txt --output mined.jsonl",
     "prepare": "--model bert-base-uncased --data 'articles/*.parquet' --output corpus",

@@ -260,7 +260,7 @@ def parse(command: str, argv: Sequence[str]) -> tuple[Callable[..., None], inspe
             raise UserError(no_such_option(argv[at:], defaults, options)) from None
         message = re.sub("unable to convert .* into bool", f"must be {KINDS[bool]}", str(error))
         if isinstance(error, cyclopts.UnusedCliTokensError):
-            message = f"what is {' '.join(map(repr, error.unused_tokens))} for? No option takes it"
+            message = f"what is {' '.join(map(repr, error.unused_tokens or ()))} for? No option takes it"
         started = " ".join([invocation(command), *(error.command_chain or ())])
         if isinstance(error, cyclopts.MissingArgumentError) and not error.keyword:
             message = message.replace("requires an argument", "is missing")  # not only its value

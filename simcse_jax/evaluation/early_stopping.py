@@ -7,7 +7,7 @@ For a row x (D,) of K classes, with the weights W (K, D) and the biases b (K,):
 A round is `epochs` epochs, the last batch of an epoch smaller. After each round the held-out rows are scored. The first
 parameters with the best accuracy are kept. Training ends at round `tenacity` + 1, in all, that does not beat the best
 one, or when more than 200 epochs are done. Every classifier has PyTorch's first weights and NumPy's order of rows after
-seed 1111, bit for bit (docs/background/classifiers.md). Those of all penalties λ are trained in one compiled program.
+seed 1111, bit for bit (docs/background/papers.md). Those of all penalties λ are trained in one compiled program.
 """
 
 import functools

@@ -7,7 +7,7 @@
 | SST2 | the development set chooses, the test set scores |
 
 As in SentEval, folds are stratified and shuffled with seed 1111, and accuracies are rounded to two digits before the
-best regularization, the first of equals, is taken. docs/background/classifiers.md compares the classifiers.
+best regularization, the first of equals, is taken. docs/background/papers.md compares the classifiers.
 """
 
 import dataclasses

@@ -132,7 +132,7 @@ def _masks(
     A CPU draws one site after another in a loop. Outside a loop its compiler would copy the draws into everything that
     reads a mask, which took most of the time to compile a step. On TPUs that is cheap, and reading a mask from memory
     is not. GPUs draw once and keep four elements in a byte, an eighth of the bytes of the values that are dropped.
-    `docs/background/compile_time.md` has the numbers.
+    `docs/background/encoding.md` has the numbers.
     """
     words = jax.random.key_data(keys)
     if words.shape[-1] != 2:

@@ -190,6 +190,15 @@ class BarlowTwins(Objective):
     }
 
 
+class SpreadOut(Objective):
+    """A regularizer beside a contrastive loss: different sentences are near orthogonal."""
+
+    name = "spread_out"
+    reads = ("anchor", "positive")
+    about = "Squared cosines of different anchors, and of different positives (EmbeddingGemma)."
+    fields: ClassVar = {"weight": weight()}
+
+
 class ContrastiveTension(PairingObjective):
     """CT: groups of pairs, of which the first one has the same sentence twice."""
 

@@ -102,28 +102,32 @@ def save(
         check_output(output, None)
         if output.exists() and output.resolve() == model.folder.resolve():
             raise UserError(f"--output {output}: is the model's own folder; choose another")
-        return _write(model, output)
+        return write(model, output)
     check_places(folder, output)
     workdir = Workdir(folder)
     run, named = workdir.read_run(), hub_name or output.resolve().name
     as_trained = (model.pooler, model.has_head, model.config) == (*scored_pooler(run), trained_config(folder, run))
     scores = workdir.read_result() if as_trained else None
     card = model_card(model, run, scores, named, revision, fields, unscored_step(folder, step))
-    _write(model, output, card)
+    write(model, output, card)
 
 
-def _write(model: Pretrained, output: Path, card: str = "") -> None:
-    """Writes a model and its card, if it has one, to a folder; see `write_whole`."""
+def write(model: Pretrained, output: Path, card: str = "") -> None:
+    """Writes a model and its card, if it has one, to a folder; see `write_whole`.
+
+    Raises:
+      UserError: when it is not finite, or another job writes there.
+    """
     for name, values in {**model.params, **(model.language_model or {})}.items():
         if not np.isfinite(values).all():
             raise UserError(f"{model.name}: {name} is not finite; it is not exported")
 
-    def write(folder: Path) -> None:
+    def fill(folder: Path) -> None:
         write_model(model, folder)
         if card:
             (folder / "README.md").write_text(card, encoding="utf-8")
 
-    write_whole(output, write)
+    write_whole(output, fill)
 
 
 def card_front_matter(model: Pretrained) -> dict[str, Any]:

@@ -1,3 +1,4 @@
+import csv
 import sys
 
 import numpy as np
@@ -9,7 +10,7 @@ from simcse_jax.evaluation import beir
 sys.path.insert(0, str(ROOT))
 from benchmarks.equal_texts import write_copies
 from benchmarks.retrieval_data import asked, entailed, write_beir
-from benchmarks.retrieval_scores import over_queries
+from benchmarks.retrieval_scores import draw, over_queries
 
 
 def test_hypotheses_ask_for_their_premises_a_tenth_are_copies_and_the_test_is_over_queries_not_seeds(tmp_path):
@@ -38,3 +39,11 @@ def test_hypotheses_ask_for_their_premises_a_tenth_are_copies_and_the_test_is_ov
     t = differences.mean() / (differences.std(ddof=1) / 3**0.5)
     assert over_queries(seeds, before) == pytest.approx(1 - t / (t * t + 2) ** 0.5)  # of two degrees of freedom
     assert over_queries(seeds, before) > 0.5
+
+
+def test_the_picture_has_a_line_before_and_after_for_each_precision_that_its_scores_move():
+    with open(ROOT / "docs" / "background" / "results" / "retrieval.csv", newline="") as file:
+        lines = list(csv.DictReader(file))
+    picture = draw(lines)
+    assert picture.startswith(b"\x89PNG") and picture == draw([line for line in lines if line["precision"] != "int8"])
+    assert picture != draw([lines[0] | {"snli ndcg@10": "50"}, *lines[1:]])

@@ -16,7 +16,9 @@ def test_its_files_are_those_that_its_script_makes(tmp_path):
     runpy.run_path(str(script), run_name="__main__")
     for name in ("pairs.csv", "new.csv", "log.txt"):
         assert (tmp_path / name).read_bytes() == (FOLDER / name).read_bytes()
-    pairs, new = (set(map(tuple, csv.reader((FOLDER / name).open(encoding="utf-8")))) for name in ("pairs.csv", "new.csv"))
+    pairs, new = (
+        set(map(tuple, csv.reader((FOLDER / name).open(encoding="utf-8")))) for name in ("pairs.csv", "new.csv")
+    )
     assert len(pairs) == 321 and len(new) == 81 and len({entry for _, entry in pairs & new}) == 1  # the header
 
 

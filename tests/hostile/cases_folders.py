@@ -173,6 +173,7 @@ def mixed_up() -> Iterator[Case]:
         "evaluate": ("--model=model", "--data={}"),
         "export": ("--workdir={}", "--output=out"),
         "search": ("--model=model", f"--data={TEXT}", "--query=a", "--index={}"),
+        "merge": ("--models", "model", "{}", "--output=out"),
         "analyze": ("--runs", "{}", "--output=out"),
         "geometry": ("--runs", "{}", f"--data={PAIRS}", "--output=out"),
         "overlap": ("{}",),
@@ -180,6 +181,7 @@ def mixed_up() -> Iterator[Case]:
     }
     right = {("encode", seed) for seed in ("model", "foreign", "exported", "workdir")}
     right |= {(command, "workdir") for command in ("export", "analyze", "geometry", "runs")}
+    right |= {("merge", seed) for seed in ("model", "foreign")}
     right |= {("search", "index"), ("search", "empty")}
     seeds = ("model", "foreign", "exported", "index", "state", "workdir", TEXT, "empty")
     for (command, arguments), seed in itertools.product(places.items(), seeds):

@@ -76,6 +76,7 @@ OPTIONS: dict[str, tuple[str, str, str, str]] = {  # what is given; options that
         "config",
         "plan topology",
     ),
+    "merge": ("models=model output=out", "", "models output", "method"),
     "overlap": ("anchor=", "", "anchor positive label", "positives"),
 }
 # What is wrong whatever the values are.
@@ -83,7 +84,9 @@ MISUSES = {"an unknown option": ["--none-such"], "an unknown option with a value
 MISUSES |= {"a second positional": ["one", "two", "three"], "an option without its value": ["--model"]}
 MISUSES |= {"an option of bytes": ["--\udcff\udcfe"], "an empty argument": [""]}
 MISUSES |= {"an option of 10,000 characters": ["--" + "x" * 10_000], "a NUL's escape": ["--model=\\x00"]}
-COMMANDS = "train tune evaluate encode search export sweep analyze geometry aot demo serve build-data mine runs overlap"
+COMMANDS = (
+    "train tune evaluate encode search export sweep analyze geometry aot demo serve build-data mine runs merge overlap"
+)
 
 
 def line(given: str, **more: str) -> list[str]:

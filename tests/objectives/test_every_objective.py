@@ -36,7 +36,7 @@ CASES = (
     ("replaced_token_detection", {"reduction": "sum"}),
     ("ranking_distillation", {"temperature": 0.05, "teacher_temperature": 0.1, "method": "listmle"}),
     ("ranking_distillation", {"temperature": 0.05, "teacher_temperature": 0.1, "method": "listnet"}),
-    *(("self_contrastive", {"temperature": 0.05}), ("softmax_nli", {})),
+    *(("self_contrastive", {"temperature": 0.05}), ("softmax_nli", {}), ("spread_out", {})),
     *(("triplet", {"margin": 0.5, "distance": distance}) for distance in ("euclidean", "cosine")),
 )
 

@@ -16,7 +16,7 @@ import numpy as np
 from simcse_jax.errors import UserError, option
 
 # The choices that the isotropy paper leaves open: the values of each, the default first, with their meanings. The
-# defaults come closest to its figures (docs/background/results/tokens.md).
+# defaults come closest to its figures (docs/background/results/dynamics.md).
 CHOICES = {
     "special_tokens": {
         "in": "the tokens around a sentence, [CLS] and [SEP], are measured like any others",
