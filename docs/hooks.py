@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-import simcse_jax
 from simcse_jax.__main__ import COMMANDS
 from simcse_jax.commands import verbs
 from simcse_jax.commands.command_line import EXIT_CODES
@@ -26,13 +25,15 @@ PAGES = {"CHANGELOG.md": "changelog.md", "CONTRIBUTING.md": "contributing.md", "
 IMPORT = re.compile(r"^from (simcse_jax\.[\w.]+) import (.+)$", re.MULTILINE)
 LINK = re.compile(r"(?<!!)\[([^\]]*)\]\(([^)\s#]*)(#[^)\s]*)?\)|(`+.*?`+)(?!\{)")
 HELP = re.compile(r"`simcse-jax ([a-z -]+) --help`")
+ALERT = re.compile(r"^> \[!(\w+)\]\n((?:>.*\n?)+)", re.MULTILINE)  # GitHub's admonitions
+BOOSTS = {"start": 10, "guides": 10, "reference/fields": 10, "reference": 4, "background/results": 0.001}  # in a search
 
 
 def on_files(files: Any, config: Any) -> Any:
     """Adds the generated pages, and those of the repository's root."""
     from mkdocs.structure.files import File
 
-    made = {"reference/commands.md": commands(), "reference/fields.md": fields(), "reference/api.md": api()}
+    made = {"reference/commands.md": commands(), "reference/fields.md": fields(), **python()}
     made |= {page: (ROOT / name).read_text(encoding="utf-8") for name, page in PAGES.items()}
     for name, text in made.items():
         files.append(File.generated(config, name, content=text))
@@ -42,10 +43,16 @@ def on_files(files: Any, config: Any) -> Any:
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
     """Links to files outside of docs/ lead to the repository, and one named `page.md` has the page's title.
 
-    Names of fields, and `simcse-jax COMMAND --help`, become links to the reference.
+    Names of fields, and `simcse-jax COMMAND --help`, become links to the reference, GitHub's alerts admonitions.
     """
-    uri, repository = page.file.src_uri, "/".join(config.repo_url.split("/")[-2:])
-    markdown = markdown.replace("OWNER/simcse_jax", repository or "OWNER/simcse_jax")
+    uri = page.file.src_uri
+    page.meta["search"] = {"boost": next((boost for start, boost in BOOSTS.items() if uri.startswith(start)), 1)}
+    page.meta["hide"] = {"index.md": ["navigation", "toc"], "gallery.md": ["navigation"]}.get(uri, [])
+    if config.repo_url:
+        markdown = markdown.replace("this repository", f"[this repository]({config.repo_url})")
+    markdown = ALERT.sub(
+        lambda found: f"!!! {found[1].lower()}\n{re.sub('^> ?', '    ', found[2], flags=re.M)}", markdown
+    )
     folder = ROOT if uri in PAGES.values() else (DOCS / uri).parent
 
     def link(found: re.Match) -> str:
@@ -67,6 +74,11 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
     return "".join(part if part.startswith("```") else LINK.sub(link, part) for part in parts)
 
 
+def on_page_content(html: str, page: Any, config: Any, files: Any) -> str:
+    """The search does not read the tables of results."""
+    return html.replace("<table>", "<table data-search-exclude>") if "/results/" in page.file.src_uri else html
+
+
 def of_reference(code: str) -> str:
     """Where the reference says what some code on a page names: a field, also with a value, or a command's help."""
     if command := HELP.fullmatch(code):
@@ -78,7 +90,11 @@ def of_reference(code: str) -> str:
 def commands() -> str:
     """The page of all commands with their options, from their functions."""
     codes = "".join(f"\n| {code} | {plain(meaning)} |" for code, meaning in EXIT_CODES.items())
-    parts = ["# Commands", "Each is also `python -m simcse_jax COMMAND`, and ends with one of these codes:"]
+    parts = [
+        "# Commands",
+        "Each is also `python -m simcse_jax COMMAND`, and a function of Python that takes the options as arguments: "
+        "`from simcse_jax import evaluate`. It ends with one of these codes:",
+    ]
     parts += [f"| exit code | |\n| --- | --- |{codes}"]
     for name, about in COMMANDS.items():
         parts += [f"## {name}", f"**{about[0].upper()}{about[1:]}.**", *of_command(name)]
@@ -129,14 +145,25 @@ def of_field(name: str, field: Field) -> str:
     return entry(name, text, f" = {default}" if default != "" else "", name)
 
 
-def api() -> str:
-    """The page of the package's names, and of those that the pages and examples import."""
-    shown = {name: getattr(simcse_jax, name).__module__ for name in simcse_jax.__all__ if name[0] != "_"}
-    parts = ["# Python", "## simcse_jax", *(f"::: {module}.{name}" for name, module in shown.items())]
-    shows = [*DOCS.rglob("*.md"), *ROOT.glob("*.md"), *ROOT.glob("examples/*.py")]
-    pages = "".join(page.read_text(encoding="utf-8") for page in shows)
-    used = {f"{module}.{name.strip()}" for module, names in IMPORT.findall(pages) for name in names.split(",")}
-    return "\n\n".join([*parts, "## Parts that guides and examples use", *(f"::: {name}" for name in sorted(used))])
+def python() -> dict[str, str]:
+    """The pages of Python's names, by their paths: the classes, and what guides and examples import to extend them."""
+    pages = {
+        "train": ("train and Run", ["commands.api.train", "commands.api.Run", "commands.api.sweep"]),
+        "simcse": ("SimCSE", ["simcse.SimCSE"]),
+        "cross_encoder": ("CrossEncoder", ["encoding.cross_encoder.CrossEncoder"]),
+    }
+    shown = [*DOCS.glob("guides/*.md"), *ROOT.glob("examples/*.py")]
+    imports = IMPORT.findall("".join(page.read_text(encoding="utf-8") for page in shown))
+    used = {f"{module}.{name.strip()}" for module, names in imports for name in names.split(",")}
+    used.add("simcse_jax.objectives.embedded.Embedded")  # what a loss gets
+    pages["extending"] = ("Extension points", sorted(name.removeprefix("simcse_jax.") for name in used))
+    single = "\n    options: { heading_level: 1 }"  # the class is the page
+    return {
+        f"reference/{page}.md": f"::: simcse_jax.{names[0]}{single}"
+        if len(names) == 1
+        else "\n\n".join([f"# {title}", *(f"::: simcse_jax.{name}" for name in names)])
+        for page, (title, names) in pages.items()
+    }
 
 
 def entry(name: str, text: str, rest: str = "", anchor: str = "") -> str:

@@ -33,9 +33,11 @@ def test_every_command_has_its_options_names_are_in_the_reference_and_pages_in_t
     assert "glove:FILE, the average of word vectors. **[required]**" in page
     assert "`unsup_bert:{base,large,mlm,large_mlm}`\n:   Unsupervised SimCSE" in page  # a recipe of `train`
     assert str(ROOT) not in page
-    names = re.findall(r"^::: (.+)$", hooks.api(), re.MULTILINE)
-    assert {"simcse_jax.simcse.SimCSE", "simcse_jax.commands.api.train", "simcse_jax.commands.api.Run"} <= {*names}
-    assert "simcse_jax.objectives.objective.Objective" in names and len(names) == len(set(names)) > 15
+    python = {page: re.findall(r"^::: (.+)$", text, re.MULTILINE) for page, text in hooks.python().items()}
+    assert python["reference/simcse.md"] == ["simcse_jax.simcse.SimCSE"]
+    assert {"simcse_jax.commands.api.train", "simcse_jax.commands.api.Run"} <= {*python["reference/train.md"]}
+    names = python["reference/extending.md"]
+    assert "simcse_jax.objectives.objective.Objective" in names and len(names) == len(set(names)) > 12
 
     def pages(entry):
         inside = entry.values() if isinstance(entry, dict) else entry
@@ -60,11 +62,12 @@ def test_every_field_has_its_default_meaning_and_conditions_and_is_linked_from_t
         ":   The products are multiplied by alpha / rank. *A number; above 0.* Only with `model.lora.rank`."
     )
     assert entries["objective.info_nce.temperature"].endswith("Only with `objective.info_nce.weight`.")
-    assert "([guides/dynamics.md](../guides/dynamics.md))" in page
-    page, config = SimpleNamespace(file=SimpleNamespace(src_uri="guides/x.md")), SimpleNamespace(repo_url="")
+    assert "([guides/analysis.md](../guides/analysis.md))" in page
+    page, config = SimpleNamespace(file=SimpleNamespace(src_uri="guides/x.md"), meta={}), SimpleNamespace(repo_url="")
     files = SimpleNamespace(get_file_from_path=lambda name: None)
     for text, expected in LINKED:
         assert hooks.on_page_markdown(text, page, config, files) == expected
+    assert page.meta == {"search": {"boost": 10}, "hide": []}
 
 
 LINKED = [
@@ -73,6 +76,7 @@ LINKED = [
     ("[`seed`](costs.md)", "[`seed`](costs.md)"),
     ("`seed`{#seed}", "`seed`{#seed}"),
     ("```\n`seed`\n```", "```\n`seed`\n```"),
+    ("> [!NOTE]\n> One.\n> Two.\n\nThree.", "!!! note\n    One.\n    Two.\n\nThree."),
     ("`simcse-jax serve --help`", "[`simcse-jax serve --help`](../reference/commands.md#serve)"),
     ("`simcse-jax search build --help`", "[`simcse-jax search build --help`](../reference/commands.md#search-build)"),
 ]

@@ -1,4 +1,4 @@
-"""docs/start/tutorial.md: all its lines run, one after the other, and print what the page shows."""
+"""The tutorial and the gallery: all their lines run, one after the other, and print what the pages show."""
 
 import os
 import re
@@ -12,9 +12,9 @@ from support import ROOT
 NUMBER = re.compile(r"\d+\.\d+")
 
 
-def blocks():
-    page = (ROOT / "docs" / "start" / "tutorial.md").read_text(encoding="utf-8")
-    return re.findall(r"^```(\w*)\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+def blocks(page):
+    text = (ROOT / "docs" / page).read_text(encoding="utf-8")
+    return re.findall(r"^```(\w*)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
 
 
 def as_a_line(text):
@@ -24,15 +24,17 @@ def as_a_line(text):
 
 @pytest.mark.optimized
 @pytest.mark.slow
-def test_every_line_runs_and_prints_what_is_shown(minilm, tmp_path):
+@pytest.mark.parametrize("page", ["start/tutorial.md", "gallery.md"])
+def test_every_line_runs_and_prints_what_is_shown(page, minilm, tmp_path):
     commands = tmp_path / "bin"
     commands.mkdir()
     for name, module in (("simcse-jax", "-m simcse_jax"), ("python", "")):
         (commands / name).write_text(f'#!/bin/sh\nexec {sys.executable} {module} "$@"\n')
         (commands / name).chmod(0o755)
-    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    for folder in ("docs", "examples"):
+        (tmp_path / folder).symlink_to(ROOT / folder)
     code, shown = [], []
-    for kind, text in blocks():
+    for kind, text in blocks(page):
         if kind == "text":
             shown.append((len(code) - 1, text))
         else:
@@ -51,4 +53,5 @@ def test_every_line_runs_and_prints_what_is_shown(minilm, tmp_path):
             words, numbers = as_a_line(line)
             assert words in lines, printed[place]
             assert lines[words] == pytest.approx(numbers, rel=0.1, abs=0.1)
-    assert (tmp_path / "runs" / "tutorial" / "analysis" / "report.html").is_file()
+    if page == "start/tutorial.md":
+        assert (tmp_path / "runs" / "tutorial" / "analysis" / "report.html").is_file()

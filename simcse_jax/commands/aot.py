@@ -1,7 +1,7 @@
 """simcse-jax aot --config FILE --topology v5e:2x4: the costs of a training step on TPUs or GPUs, without any of them.
 
 Compiles the step for devices that are only described, with the TPU compiler of PyPI's `libtpu` or with that of JAX's
-CUDA plugin; both run on any Linux machine. `--topology here` compiles for the devices at hand, as a run there does.
+CUDA plugin; both run on any Linux machine. `--topology here` compiles for this machine's devices, as a run there does.
 Neither weights nor data are read, so every sentence counts as filling its row, whereas a run leaves padding out
 (`train.unpad`): `--fill 0.68` does so too. `--encode` compiles the encoding of a batch instead, and `--plan` computes
 from both what a whole corpus takes.

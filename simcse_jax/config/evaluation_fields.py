@@ -27,7 +27,7 @@ from simcse_jax.field import (
 EVALUATION_SECTIONS = {
     "eval": "Scores during training, and at the end.",
     "eval.retrieval": "Scores of retrieval (docs/guides/evaluate.md).",
-    "analysis": "How the space changes during training: eight numbers of the last layer (docs/guides/dynamics.md).",
+    "analysis": "How the space changes during training: eight numbers of the last layer (docs/guides/analysis.md).",
 }
 SPLITS = ("train", "dev", "test")
 FEWEST_ANALYSED = 10  # sentences of analysis.sentences
@@ -82,7 +82,7 @@ EVALUATION_FIELDS = {
     ),
     "eval.against_start": field(
         False,
-        "At the end, compare the best checkpoint with the start, and keep the start unless the checkpoint is better: "
+        "At the end, compare the best checkpoint with the base model, and keep that unless the checkpoint is better: "
         "the 95% interval of its gain, by a paired bootstrap, lies above 0. Of a file of pairs, one half then chooses "
         "the checkpoint and the other compares, or all do where eval.every=0.",
     ),

@@ -63,7 +63,7 @@ ODD = tuple(map(str, range(1, WIDEST_CONVOLUTION + 1, 2)))
 SECTIONS = {
     "model": "The encoder.",
     "model.convolutions": "Convolutions between the encoder and the pooler (IS-BERT).",
-    "model.lora": "Products of low rank that train in the place of the encoder (LoRA; docs/guides/lora.md).",
+    "model.lora": "Products of low rank that train in the place of the encoder (LoRA; docs/guides/recipes.md).",
     "model.freeze": "Parts of the encoder that stay as they are.",
     "data": "The training data.",
     **SOURCE_SECTIONS,
@@ -129,7 +129,7 @@ FIELDS = {
         "starts from.",
     ),
     "model.keep_modules": field(
-        True, "Modules after the start's own pooler and head, such as Dense, are trained and kept."
+        True, "Modules after the base model's own pooler and head, such as Dense, are trained and kept."
     ),
     "model.dual_encoder": field(False, "A second encoder for positives and negatives; that of the anchors is kept."),
     "model.generator": field(
@@ -205,9 +205,9 @@ FIELDS = {
     ),
     "data.folds": field(
         0,
-        "Folds of the rows. For each a model is first trained on all others, and compared with the start on the fold. "
-        "If the 95% interval of the mean gain lies above 0, a model is trained on all rows; otherwise the start is "
-        "kept. 0: none.",
+        "Folds of the rows. For each a model is first trained on all others, and compared with the base model on the "
+        "fold. If the 95% interval of the mean gain lies above 0, a model is trained on all rows; otherwise the base "
+        "model is kept. 0: none.",
         rule("0, or 2 or more", lambda n: n == 0 or n >= 2),
     ),
     "data.subsample": field(0, "Train on this number of examples, drawn with the seed; 0: on all.", at_least(0)),

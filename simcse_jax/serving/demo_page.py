@@ -68,7 +68,7 @@ def _side_by_side(kind: str, tables: Mapping[str, str]) -> str:
 def heat_map(models: Mapping[str, DemoModel], lines: Sequence[str]) -> str:
     """The cosines of all pairs of lines, a table of coloured cells for each model; the first one shows the lines too.
 
-    All have one scale: from 0, or the lowest cosine if that is less, to 1.
+    All use the same scale, from 0 (or the lowest cosine, if negative) to 1.
     """
     cosines = {title: model.similarity([*lines], [*lines]) for title, model in models.items()}
     low = min(0.0, *(float(matrix.min()) for matrix in cosines.values()))
@@ -155,8 +155,8 @@ def build(
     of_page: dict[str, Any] = one_at_a_time | {"show_progress": "minimal", "api_visibility": "private"}
     results = min(10, max(count, 2))
     with gr.Blocks(title=f"simcse_jax: {', '.join(models)}", analytics_enabled=False) as page:
-        reads = " and ".join(f"`{title}`, which reads {one.max_length} tokens at most" for title, one in models.items())
-        gr.Markdown(f"## simcse_jax\n{count:,} sentences, {reads}.")
+        reads = ", ".join(f"`{title}` (at most {one.max_length} tokens)" for title, one in models.items())
+        gr.Markdown(f"## simcse_jax\n{count:,} sentences; {reads}")
         with gr.Tab("Search"):
             query = gr.Textbox(queries[0], label="Query", elem_id="query")
             most = gr.Slider(1, min(max(count, 2), MOST_RESULTS), value=results, step=1, label="Results")

@@ -103,7 +103,7 @@ def test_the_references_are_pytorch_s(number, name, fields):
 @pytest.mark.parametrize(("name", "stays"), [("adamw", [True, False]), ("rmsprop", [True, True])])
 @pytest.mark.parametrize("decay", [0.0, 0.1])
 def test_rows_without_a_gradient(name, decay, stays):
-    """Of words that no batch had so far, and of words that one had: docs/guides/optimization.md."""
+    """Of words that no batch had so far, and of words that one had: docs/guides/recipes.md."""
     numbers = settings(weight_decay=decay, learning_rate=0.1)
     chosen = Optimization(name)
     params = {"embedding": jnp.ones((3, 2))}

@@ -11,13 +11,13 @@ function draw(data) {
   const change = data.changes.find((pair) => pair.every((name) => names.includes(name)));
   let [after, before] = change || [names[names.length > 1 ? 1 : 0], names[0]];
   const texts = {
-    maps: ["Map of the sentences", "A point is a sentence, and near ones mean much the same to the model. Both maps are one projection, so their sizes can be compared. Each point keeps the colour of its place before: where colours mix, sentences have changed their neighbours."],
+    maps: ["Map of the sentences", "Each point is a sentence; sentences that the model finds similar are close. Both maps use the same projection, so their sizes can be compared. A sentence has the same colour in both: where colours mix, sentences have new neighbours."],
     pairs: ["Pairs of sentences", data.graded
-      ? "A point is a pair of sentences: its cosine before and after, coloured by its grade. A good model has the pairs of a high grade at the top right, and the others far below them."
-      : "A point is a sentence and the one nearest to it by one of the models: their cosine before and after. The data have no pairs of their own, so this says what moved, not which model is better."],
+      ? "Each point is a pair of sentences, with its cosine before and after, coloured by its grade. A good model puts pairs with a high grade at the top right and the others far below."
+      : "Each point is a sentence and the one nearest to it by one of the models, with their cosine before and after. The data have no pairs of their own, so this says what moved, not which model is better."],
     distributions: data.graded
-      ? ["Related and unrelated", "How the cosines are distributed: the less the two overlap, the better search works."]
-      : ["Neighbours and others", "How the cosines of each sentence's nearest ones, chosen by the models themselves, and those of all others are distributed."],
+      ? ["Related and unrelated", "The distribution of the cosines: the less the two overlap, the better search works."]
+      : ["Neighbours and others", "The distribution of the cosines of each sentence with its nearest ones, chosen by the models themselves, and with all others."],
   };
   for (const [id, [title, meaning]] of Object.entries(texts)) {
     const section = document.createElement("section");

@@ -1,4 +1,4 @@
-"""Devices that programs are compiled for: TPUs and GPUs that are only described, or those at hand."""
+"""Devices that programs are compiled for: TPUs and GPUs that are only described, or those of this machine."""
 
 import os
 
@@ -41,7 +41,7 @@ def local_topology() -> str:
 
 
 def described_devices(topology: str) -> list[jax.Device]:
-    """The chips of a topology such as v5e:2x4 or the GPUs of one such as h200:8, none needed here; or those at hand."""
+    """The chips of a topology such as v5e:2x4 or the GPUs of one such as h200:8, none needed; or those here."""
     kind, _, shape = topology.partition(":")
     if kind not in CHIPS:
         raise UserError(

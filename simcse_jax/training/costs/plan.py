@@ -27,10 +27,10 @@ ASSUMPTIONS = {
     "epochs": Assumption(1, "times that training reads the corpus"),
     "hosts": Assumption(None, "machines with these devices (default: nodes of GPUs; a machine for 4 TPU chips)"),
     "cores": Assumption(64, "processor cores of a host"),
-    "tokenize_rate": Assumption(5300, "sentences a second that a core tokenizes and writes"),
-    "read_rate": Assumption(35_000, "cold rows a second that a host reads from a prepared corpus on its disk"),
-    "network": Assumption(1.25e9, "bytes a second that a host copies from a bucket"),
-    "disk": Assumption(2e9, "bytes a second that a host reads from its disk, or writes to it"),
+    "tokenize_rate": Assumption(5300, "sentences per second that a core tokenizes and writes"),
+    "read_rate": Assumption(35_000, "cold rows per second that a host reads from a prepared corpus on its disk"),
+    "network": Assumption(1.25e9, "bytes per second that a host copies from a bucket"),
+    "disk": Assumption(2e9, "bytes per second that a host reads from its disk, or writes to it"),
     "train_utilization": Assumption(0.5, "share of the bound's speed that training reaches"),
     "encode_utilization": Assumption(0.5, "share of the bound's speed that encoding reaches"),
     "vector_bytes": Assumption(2, "bytes of an embedding's element on disk (float16)"),
@@ -194,7 +194,7 @@ def describe_plan(plan: CorpusPlan) -> str:
         lines.append(f"{name:<20}{value:>18,.15g}  {ASSUMPTIONS[name].meaning} ({whose})")
     for name, report in (("training", plan.training), ("encoding", plan.encoding)):
         lines.append(
-            f"{name:<20}{report.sentences_per_second:>18,.0f}  sentences a second at the bound, by {report.bound}: "
+            f"{name:<20}{report.sentences_per_second:>18,.0f}  sentences per second at the bound, by {report.bound}: "
             f"{report.topology}, batch {report.batch} (computed)"
         )
     return "\n".join(lines)
