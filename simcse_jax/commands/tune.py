@@ -22,7 +22,7 @@ FLAGS = {
     "folder of its own in --workdir, and compared with the others",
     "--data FILE": "sentences, pairs, triplets, lists of negatives, pairs with scores, or sentences with classes: a "
     "source as for data.train",
-    "--eval FILE": "what compares the model with the start: pairs with scores, SentEval's folder, or one in BEIR's "
+    "--eval FILE": "what judges: pairs with scores, SentEval's folder, or one in BEIR's "
     "layout (default: rows of the data, in five folds or held out)",
     "--folds N": "parts of the rows, each of which is scored by a model of the others, before a model is trained on "
     "all rows; 0: some rows are held out instead (default: 5 for fewer than 5,000 rows)",

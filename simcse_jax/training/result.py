@@ -31,7 +31,7 @@ def finish(training: Training, state: TrainState) -> None:
 
 
 def choose(training: Training, state: TrainState) -> tuple[int, Embedder, Embedder | None]:
-    """The best step, and its model; also the start's, where they are to be compared."""
+    """The best step, and its model; also the base model's, where they are to be compared."""
     setup, checkpoints, folder = training.setup, training.checkpoints, training.folder
 
     def model(params: Params, tower: int = 0) -> Embedder:
@@ -57,7 +57,7 @@ def report(training: Training, best: int, embed: Embedder, start: Embedder | Non
     """Scores the best checkpoint on the test sets, writes `result.json` and prints the paper's tables.
 
     If `eval.extra` asks for more scores of a finished run, only the missing ones are computed. With a `start`, the
-    checkpoint is compared with it, and the start is kept unless the checkpoint is better.
+    checkpoint is compared with it, and the base model is kept unless the checkpoint is better.
     """
     inputs, folder, seed = training.setup.inputs, training.folder, training.setup.spec.seed
     if training.cross_fitted:
@@ -102,11 +102,11 @@ def report(training: Training, best: int, embed: Embedder, start: Embedder | Non
 
 
 def describe_comparison(comparison: Comparison) -> str:
-    """The comparison with the start, as text."""
+    """The comparison with the base model, as text."""
     before, after, low, high, measure = comparison
     numbers = [f"{before:.2f}", f"{after:.2f}", f"{after - before:+.2f}", f"{low:+.2f} to {high:+.2f}"]
     table = aligned([["before", "after", "change", "95% interval"], numbers])
-    verdict = "training helped" if comparison.is_better else "no better, so the start is kept"
+    verdict = "training helped" if comparison.is_better else "no better, so the base model is kept"
     return f"before and after training ({measure}):\n{table}\n{verdict}"
 
 

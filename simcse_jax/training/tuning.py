@@ -156,7 +156,7 @@ def complete(config: config_dict.ConfigDict, user_fields: AbstractSet[str]) -> N
 
 
 def say_settings(config: config_dict.ConfigDict, data: DataSummary, why: str) -> None:
-    """Prints the settings, and `why` nothing is compared with the start, if so."""
+    """Prints the settings, and `why` nothing is compared with the base model, if so."""
     columns = f" ({listed(data.columns)})" if data.columns[1:] else ""
     train, score_every = config.train, config.eval.every
     shown = {
@@ -172,11 +172,11 @@ def say_settings(config: config_dict.ConfigDict, data: DataSummary, why: str) ->
     processes.say(f"tune: {data.rows:,} {data.kind}{columns}; {', '.join(f'{name} {shown[name]}' for name in shown)}")
     if why:
         judge = option("eval", "FILE")
-        processes.say(f"tune: not compared with the start: {why}; give {judge}: pairs with scores, or BEIR's layout")
+        processes.say(f"tune: not compared with the base model: {why}; give {judge}: pairs with scores, or BEIR's layout")
 
 
 def model_fields(model: Pretrained, data: DataSummary) -> dict[str, Any]:
-    """The fields by which the trained model embeds as the start model does; refuses parts that training would drop."""
+    """The fields by which the trained model embeds as the base model does; refuses parts that training would drop."""
     model.check_layers("tuning")
     if model.refusal or not model.include_prompt:
         raise UserError(f"{model.name}: {' and '.join(model.besides)}: cannot be tuned, since training would drop it")
@@ -252,7 +252,7 @@ def no_judges(data: DataSummary, objectives: Mapping[str, Any]) -> str:
 
 
 def rows_to_hold_out(rows: int) -> int:
-    """How many of these rows compare the model with the start, without folds."""
+    """How many of these rows compare the model with the base model, without folds."""
     return HELD_OUT if rows >= MOST_IN_FOLDS else max(rows // 10, min(FEW, 3 * rows // 10))
 
 

@@ -85,7 +85,7 @@ def test_the_start_is_kept_unless_training_helped(tiny_bert, pairs, tmp_path, mo
     assert done.returncode == 0, done.stderr
     assert "30 of 100 rows are held out" in done.stdout
     header = r"before and after training \(Spearman × 100\):\nbefore \|  after \| change \| +95% interval\n[-+]+\n"
-    verdict = "training helped" if helped else "no better, so the start is kept"
+    verdict = "training helped" if helped else "no better, so the base model is kept"
     assert re.search(rf"{header} *\S+ \| *\S+ \| *\S+ \| +\S+ to \S+\n{verdict}\n", done.stdout)
     result = json.loads((tmp_path / "run" / "result.json").read_text())
     against = result["against_start"]
