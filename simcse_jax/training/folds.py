@@ -1,8 +1,8 @@
 """Cross-fitting (`data.folds`): whether training helps, judged by models that never saw the rows that judge them.
 
 For each fold of the rows (`held_out.Folds`) a model is trained on all others with the run's own settings, and compared
-with the base model on the fold. The mean of the folds' differences has an interval (`evaluation.against`), which decides
-whether a model is trained on all rows. What is known of a finished fold is kept in `folds.json`.
+with the base model on the fold. The mean of the folds' differences has an interval (`evaluation.against`), which
+decides whether a model is trained on all rows. What is known of a finished fold is kept in `folds.json`.
 """
 
 import contextlib

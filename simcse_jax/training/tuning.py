@@ -172,7 +172,8 @@ def say_settings(config: config_dict.ConfigDict, data: DataSummary, why: str) ->
     processes.say(f"tune: {data.rows:,} {data.kind}{columns}; {', '.join(f'{name} {shown[name]}' for name in shown)}")
     if why:
         judge = option("eval", "FILE")
-        processes.say(f"tune: not compared with the base model: {why}; give {judge}: pairs with scores, or BEIR's layout")
+        give = f"give {judge}: pairs with scores, or BEIR's layout"
+        processes.say(f"tune: not compared with the base model: {why}; {give}")
 
 
 def model_fields(model: Pretrained, data: DataSummary) -> dict[str, Any]:
