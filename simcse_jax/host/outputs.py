@@ -20,7 +20,16 @@ OWN = ("run.json", "index.json", ".lock")  # in a folder within a model's that i
 # Files with these names in the folders of data, models, runs and indexes are read.
 READ = (
     *("*config*.json", "tokenizer*.json", "vocab*.json", "*_map.json", "added_tokens.json", "modules.json"),
-    *("*.index.json", "simcse_jax*.json", "run.json", "result.json", "index.json", "sts-*.csv"),
+    *(
+        "*.index.json",
+        "simcse_jax*.json",
+        "run.json",
+        "result.json",
+        "folds.json",
+        "examples.json",
+        "index.json",
+        "sts-*.csv",
+    ),
 )
 
 

@@ -132,7 +132,7 @@ def test_what_follows_from_data_and_other_fields(complete):
         (PAIRS, QA, "csv", "data.subsample=150 data.folds=0", {"data.held_out": 45}, "tune: 150 pairs"),
         (PAIRS[:40], QA, "csv", "seed=1", {"data.held_out": 0, "train.batch_size": 16, "eval.against_start": False},
          "40 groups in all, 8 in a fold; 10 are needed"),
-        (PAIRS, QA, "csv", "objective.gist.weight=1 teacher.model=x", {"data.held_out": 0}, "start: objective.gist is"),
+        (PAIRS, QA, "csv", "objective.gist.weight=1 teacher.model=x", {"data.held_out": 0}, "model: objective.gist is"),
         ([(f"a {n}", f"b {n % 8}") for n in range(300)], QA, "csv", "seed=1",
          {"data.held_out": 0, "eval.against_start": False, "train.epochs": 5}, "8 groups in all, 1 in a fold; 10 are"),
         (LISTS, None, "jsonl", "seed=1", {"data.folds": 5, "eval.every": 0}, "tune: 400 triplets (query, pos, neg)"),
