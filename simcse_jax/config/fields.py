@@ -87,6 +87,7 @@ FIELDS = {
         nonempty("a folder, a hub id or package:NAME"),
     ),
     "model.num_layers": field(0, "Keep the first n layers; 0: all.", at_least(0)),
+    "model.bidirectional": field(False, "A decoder reads a text in both directions; the trained model keeps that."),
     "model.pooler": field("cls", f"From tokens to an embedding. {explain(POOLERS)}.", one_of(POOLERS)),
     "model.template": field(
         "",
