@@ -268,6 +268,12 @@ FIELDS = {
         only="train.optimizer=adamw",
     ),
     "train.weight_decay": number(0.0, "The decay of matrices; biases and norms have none.", at_least(0.0)),
+    "train.ema_decay": number(
+        0.0,
+        "Scores, keeps and exports a moving average of the weights: after each step d times itself, and 1 - d times "
+        "the weights; 0: the weights themselves.",
+        BELOW_ONE,
+    ),
     "train.max_grad_norm": number(1.0, "Clips the gradient's global norm; 0.0: off.", at_least(0.0)),
     "train.epochs": field(
         1, "Passes over the data; if this and max_steps are 0, the model is only scored.", at_least(0)
