@@ -87,6 +87,7 @@ FIELDS = {
         nonempty("a folder, a hub id or package:NAME"),
     ),
     "model.num_layers": field(0, "Keep the first n layers; 0: all.", at_least(0)),
+    "model.bidirectional": field(False, "A decoder reads a text in both directions; the trained model keeps that."),
     "model.pooler": field("cls", f"From tokens to an embedding. {explain(POOLERS)}.", one_of(POOLERS)),
     "model.template": field(
         "",
@@ -269,6 +270,12 @@ FIELDS = {
         only="train.optimizer=adamw",
     ),
     "train.weight_decay": number(0.0, "The decay of matrices; biases and norms have none.", at_least(0.0)),
+    "train.ema_decay": number(
+        0.0,
+        "Scores, keeps and exports a moving average of the weights: after each step d times itself, and 1 - d times "
+        "the weights; 0: the weights themselves.",
+        BELOW_ONE,
+    ),
     "train.max_grad_norm": number(1.0, "Clips the gradient's global norm; 0.0: off.", at_least(0.0)),
     "train.epochs": field(
         1, "Passes over the data; if this and max_steps are 0, the model is only scored.", at_least(0)

@@ -49,9 +49,10 @@ def replace_by_mlm(
       seed, column: decide with the row which tokens are masked.
     """
     model = load(model_name)
-    if model.language_model is None:
+    if model.language_model is None or model.config.guesses_next:
         raise UserError(
-            f"data.augment.mlm_model={model_name}: has no language-model head; use a pretrained checkpoint that kept it"
+            f"data.augment.mlm_model={model_name}: has no masked-language-model head; use a pretrained checkpoint that "
+            "kept it"
         )
     tokenizer = Tokenizer(model.folder, model.config)  # pads, and checks that it fits the weights
     backend, _ = read_backend(model.folder)

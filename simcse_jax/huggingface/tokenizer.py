@@ -200,13 +200,18 @@ class Tokenizer:
         return ids, mask
 
 
-def special_tokens(folder: Path) -> tuple[int, tuple[int, ...]]:
-    """The id of a model folder's mask token, and the sorted ids of all its special tokens, including the mask token."""
-    backend, mask_token = read_backend(folder)
+def special_tokens(folder: Path, mask_token: str = "") -> tuple[int, tuple[int, ...]]:
+    """The id of a model folder's mask token, and the sorted ids of all its special tokens, including the mask token.
+
+    `mask_token` is a token of its vocabulary in the place of its own; empty: its own.
+    """
+    backend, own = read_backend(folder)
+    mask_token = mask_token or own or ""
     special = {index for index, token in backend.get_added_tokens_decoder().items() if token.special}
     mask = backend.token_to_id(mask_token) if mask_token else None
     if mask is None:
-        raise UserError(f"{folder}: its tokenizer has no mask token, which masked language modelling needs")
+        named = f"token {mask_token!r:.60}" if mask_token else "mask token"
+        raise UserError(f"{folder}: its tokenizer has no {named}, which masked language modelling needs")
     return mask, tuple(sorted(special | {mask}))
 
 

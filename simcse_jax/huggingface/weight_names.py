@@ -219,23 +219,22 @@ def read_head(
       tied: False if `tie_word_embeddings` is; the decoder must then be stored.
 
     Returns:
-      float32 arrays, the dense kernel transposed. None for a checkpoint with no head, an incomplete one, one of other
-      shapes than `config` has or of integers, or one whose decoder is not tied to the word embeddings, as `logits`
-      requires.
+      float32 arrays, kernels transposed. None for a checkpoint with no head or nothing but the word embeddings, an
+      incomplete head, one of other shapes than `config` has or of integers, or an encoder's whose decoder is not tied
+      to the word embeddings, as `logits` requires.
     """
     words = tensors.get(NAMES[config.model_type].words)
     decoders = [tensors[name] for name in DECODERS if name in tensors]
     names = NAMES[config.model_type].language_model
-    if not names:
+    untied = not (tied or decoders) or any(words is None or not np.array_equal(each, words) for each in decoders)
+    if untied and not config.guesses_next:
         return None
-    if not (tied or decoders) or any(words is None or not np.array_equal(decoder, words) for decoder in decoders):
-        return None
-    head, heads = {}, [names.language_model for names in NAMES.values() if names.language_model]
+    head, heads = {}, [names.language_model for names in NAMES.values()]
     wanted = shapes(config)
     if any(names[name] in tensors for name in names.keys() - wanted.keys()):  # a bias that the config says is not there
         return None
     for name, shape in wanted.items():
-        sources = [names[name] for names in heads] + [*(OTHER_BIASES if name == "bias" else ())]
+        sources = [names[name] for names in heads if name in names] + [*(OTHER_BIASES if name == "bias" else ())]
         value = next((tensors[source] for source in sources if source in tensors), None)
         if value is None and name in NAMES[config.model_type].head_may_lack:
             value = np.zeros(shape, np.float32)
@@ -244,7 +243,7 @@ def read_head(
         if value.shape != (shape[::-1] if name.endswith("kernel") else shape):  # e.g. padded to more words
             return None
         head[name] = np.array(value.T if name.endswith("kernel") else value, np.float32, order="C")
-    return head
+    return head or None
 
 
 def head_tensors(head: Mapping[str, AnyArray], model_type: str) -> dict[str, np.ndarray]:
@@ -273,7 +272,7 @@ MODERNBERT_HEAD = _language_model("head.dense", "head.norm", "decoder.bias")
 NOMIC_HEAD = _language_model(f"{_BERT}.transform.dense", f"{_BERT}.transform.layer_norm", f"{_BERT}.bias")
 
 
-NO_HEAD: Mapping[str, str] = {}  # decoders guess the next word, and have no masked ones
+NEXT_WORD = {"kernel": "lm_head.weight"}  # decoders' words, where they are not the embeddings
 DECODER: dict[str, Any] = {"has_pooler": False, "words": "embed_tokens.weight", "final_norm": "norm"}
 
 
@@ -329,11 +328,11 @@ NAMES = {
         modules=NOMIC_MODULES,
         module_stack="layers.{}",
     ),
-    "qwen2": Names("model.", "Qwen2Model", NO_HEAD, LLAMA_LAYER, "layers.{}", **DECODER),
-    "qwen3": Names("model.", "Qwen3Model", NO_HEAD, QWEN3_LAYER, "layers.{}", **DECODER),
-    "llama": Names("model.", "LlamaModel", NO_HEAD, LLAMA_LAYER, "layers.{}", **DECODER),
-    "mistral": Names("model.", "MistralModel", NO_HEAD, LLAMA_LAYER, "layers.{}", **DECODER),
-    "gemma3_text": Names("model.", "Gemma3TextModel", NO_HEAD, GEMMA3_LAYER, "layers.{}", **DECODER),
+    "qwen2": Names("model.", "Qwen2Model", NEXT_WORD, LLAMA_LAYER, "layers.{}", **DECODER),
+    "qwen3": Names("model.", "Qwen3Model", NEXT_WORD, QWEN3_LAYER, "layers.{}", **DECODER),
+    "llama": Names("model.", "LlamaModel", NEXT_WORD, LLAMA_LAYER, "layers.{}", **DECODER),
+    "mistral": Names("model.", "MistralModel", NEXT_WORD, LLAMA_LAYER, "layers.{}", **DECODER),
+    "gemma3_text": Names("model.", "Gemma3TextModel", NEXT_WORD, GEMMA3_LAYER, "layers.{}", **DECODER),
 }
 PREFIXES = tuple(dict.fromkeys(names.prefix for names in NAMES.values()))
 # The decoder's bias and weights under other names; the weights are stored although they are tied.

@@ -19,6 +19,7 @@ from simcse_jax.huggingface.weight_names import NAMES, head_tensors, to_tensors
 from simcse_jax.huggingface.word_vectors import write_word_embeddings
 from simcse_jax.models.config import Dense, LayerNorm
 from simcse_jax.models.convolutions import PREFIX as CONVOLUTIONS
+from simcse_jax.models.decoders import both_ways
 from simcse_jax.models.model_types import MODEL_TYPES, for_transformers
 from simcse_jax.models.modules import PREFIX as MODULES
 from simcse_jax.models.parameters import WORD_EMBEDDING, subset
@@ -89,7 +90,9 @@ def write_encoder_files(
     config[names.get("num_hidden_layers", "num_hidden_layers")] = model.config.num_layers
     if model.config.layer_groups:
         config["num_hidden_groups"] = model.config.layer_groups
-    if model.language_model:  # ours has a bias of each word, and the word embeddings again
+    if model.config.guesses_next and not model.config.causal:
+        config |= both_ways(model.config.model_type)
+    if model.language_model and not model.config.guesses_next:  # ours has a bias of each word, and the word embeddings
         config |= {field: True for field in ("decoder_bias", "tie_word_embeddings") if config.get(field) is False}
     config.pop("torch_dtype", None)
     config["dtype"] = "float32"  # whatever the source's was: transformers obeys this field

@@ -195,8 +195,10 @@ class EncoderConfig:
     feed_forward_bias: bool = dataclasses.field(default=True, repr=False)
     norm_bias: bool = dataclasses.field(default=True, repr=False)
     language_model_bias: bool = dataclasses.field(default=True, repr=False)  # of the dense layer in its head
+    tied_head: bool = dataclasses.field(default=True, repr=False)  # its language model's words are the embeddings
     # The parts of decoders, which read a text from left to right, or (`causal` False) as encoders do.
     causal: bool = dataclasses.field(default=False, repr=False)
+    guesses_next: bool = dataclasses.field(default=False, repr=False)  # its language model: the word after a position
     head_dim: int | None = dataclasses.field(default=None, repr=False)  # None: hidden_size / num_heads
     key_heads: int | None = dataclasses.field(default=None, repr=False)  # of keys and values; None: num_heads
     rms_norm: bool = dataclasses.field(default=False, repr=False)

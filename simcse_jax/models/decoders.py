@@ -25,7 +25,6 @@ from simcse_jax.models.model_types import (
 # With other values of these fields transformers, or the model's own code, computes something else.
 ONLY: dict[str, tuple[Any, ...]] = {
     "partial_rotary_factor": (1.0, None),
-    "is_causal": (True, None),
     "auto_map": (None,),
 }
 # By kinds of scaling, their further fields and defaults; None: a file must state it.
@@ -35,6 +34,7 @@ SCALINGS: dict[str, dict[str, Any]] = {
     "yarn": {"factor": None, "beta_fast": 32, "beta_slow": 1, "attention_factor": 0, "truncate": True},
 }
 LENGTH = "original_max_position_embeddings"
+GEMMA_BOTH_WAYS = "use_bidirectional_attention"
 
 
 def qwen(config: dict[str, Any], kind: ModelType, where: str) -> Read:
@@ -67,11 +67,8 @@ def gemma3(config: dict[str, Any], kind: ModelType, where: str) -> Read:
     """Gemma 3 (arXiv:2503.19786): local and global layers rotate by bases of their own. A text that is read in both
     directions, as by EmbeddingGemma (arXiv:2509.20354), has windows to both sides."""
     parts = _heads(config, kind, where)
-    refuse(
-        {"query_pre_attn_scalar": 256} | config,  # transformers' default
-        {"query_pre_attn_scalar": (parts["head_dim"],), "attn_logit_softcapping": (None,)},
-        where,
-    )
+    only = {"query_pre_attn_scalar": (parts["head_dim"],), "attn_logit_softcapping": (None,), "is_causal": (True, None)}
+    refuse({"query_pre_attn_scalar": 256} | config, only, where)  # transformers' default
     ropes = rotations(config, where)
     config = {field: value for field, value in config.items() if field != LENGTH}  # not read where layers differ
     base, scaling = _rotation(config, f"rope_parameters.{GLOBAL}", ropes.get(GLOBAL), ("rope_theta", 1e6), where)
@@ -80,8 +77,7 @@ def gemma3(config: dict[str, Any], kind: ModelType, where: str) -> Read:
     if other is not None:
         raise UserError(f"{where}: rope_parameters.{LOCAL} has a scaling, which is supported in global layers alone")
     parts |= {"rotary_base": base, "local_rotary_base": local, "rotary_scaling": scaling}
-    both_ways = "use_bidirectional_attention"
-    parts["causal"] = config.get(both_ways) is None or not flag(config, both_ways, where)
+    parts["causal"] = config.get(GEMMA_BOTH_WAYS) is None or not flag(config, GEMMA_BOTH_WAYS, where)
     parts["embedding_scale"] = math.sqrt(whole(config, "hidden_size", None, where))
     pattern = "sliding_window_pattern"
     parts |= _windows(config, parts, lambda index: (index + 1) % whole(config, pattern, 6, where), where)
@@ -89,6 +85,11 @@ def gemma3(config: dict[str, Any], kind: ModelType, where: str) -> Read:
 
 
 READERS = {"qwen2": qwen, "qwen3": qwen, "llama": llama, "mistral": mistral, "gemma3_text": gemma3}
+
+
+def both_ways(model_type: str) -> dict[str, bool]:
+    """What a decoder's `config.json` says, for transformers too, if it reads a text in both directions."""
+    return {GEMMA_BOTH_WAYS: True} if model_type == "gemma3_text" else {"is_causal": False}
 
 
 def _heads(config: Mapping[str, Any], kind: ModelType, where: str) -> dict[str, Any]:
@@ -103,6 +104,8 @@ def _heads(config: Mapping[str, Any], kind: ModelType, where: str) -> dict[str, 
     if head % 2:
         raise UserError(f"{where}: head_dim is {head}; rotary positions need an even number")
     parts = {**kind.parts, "head_dim": head, "key_heads": keys}
+    parts["causal"] = config.get("is_causal") is None or flag(config, "is_causal", where)
+    parts["tied_head"] = flag({**kind.defaults, **config}, "tie_word_embeddings", where)
     return parts | {name: flag(config, field, where) for name, field in kind.biases.items()}
 
 
@@ -117,10 +120,11 @@ def _windows(
 ) -> dict[str, Any]:
     """The layers whose attention sees a window, and the most positions from a query to a key in it.
 
-    A window of w tokens ends with the query's own; one to both sides has w / 2 of them before it and after it.
+    A window of w tokens ends with the query's own. One to both sides has w of them before it and after it, Gemma's
+    w / 2, as in transformers.
     """
     window = whole(config, "sliding_window", 4096, where)
-    window = window - 1 if parts["causal"] else window // 2
+    window = window - 1 if parts["causal"] else window // (2 if config.get(GEMMA_BOTH_WAYS) else 1)
     return {"local_layers": local_layers(config, is_local, where), "window": window}
 
 

@@ -1,4 +1,4 @@
-"""The masked-language-model head of all encoders: dense, activation, norm, and the word embeddings again.
+"""The language-model heads: of encoders dense, activation, norm, and the word embeddings again; of decoders words.
 
 Shapes: P positions, D hidden size, E columns of the word embeddings (D in most encoders), V words.
 """
@@ -23,13 +23,18 @@ def logits(
 ) -> Float[Array, "*P V"]:
     """Scores of all words at P positions: norm(activation(h W + b)) Eᵀ + c (Devlin et al. 2019, as in their code).
 
+    A decoder scores the word after the position: h Eᵀ, or h W with words W of its head's own.
+
     Args:
       hidden: (P, D) last hidden states of the positions to predict; P may be more than one axis.
       head: `dense.kernel` W (D, E), `dense.bias` b, `norm.scale` and `norm.bias` (E,), `bias` c (V,). Some encoders'
-        heads lack b and the norm's bias.
+        heads lack b and the norm's bias. Of decoders `kernel` W (D, V), or nothing.
       word_embedding: E (V, E), the encoder's own: the decoder is tied to it.
       config: of the encoder, whose norm the head has, and whose `activation`.
     """
+    if config.guesses_next:
+        words = word_embedding.T if config.tied_head else head["kernel"]
+        return jnp.asarray(hidden, jnp.float32) @ words.astype(jnp.float32)
     x = jnp.asarray(hidden, jnp.float32) @ head["dense.kernel"]
     if "dense.bias" in head:
         x += head["dense.bias"]
@@ -45,6 +50,8 @@ def activation(config: EncoderConfig) -> Activation:
 def shapes(config: EncoderConfig) -> dict[str, tuple[int, ...]]:
     """The shapes of a head's arrays, by our names."""
     size = config.table_size
+    if config.guesses_next:
+        return {} if config.tied_head else {"kernel": (size, config.vocab_size)}
     return {
         "dense.kernel": (config.hidden_size, size),
         **({"dense.bias": (size,)} if config.language_model_bias else {}),
@@ -57,6 +64,9 @@ def shapes(config: EncoderConfig) -> dict[str, tuple[int, ...]]:
 def fresh_head(config: EncoderConfig, key: Key[Array, ""]) -> dict[str, Float[Array, "..."]]:
     """A head with BERT's initialization: weights N(0, 0.02²), biases 0, the norm's scale 1; float32."""
     head = {name: jnp.zeros(shape, jnp.float32) for name, shape in shapes(config).items()}
-    head["dense.kernel"] = 0.02 * jax.random.normal(key, head["dense.kernel"].shape, jnp.float32)
-    head["norm.scale"] += 1
+    for name, value in head.items():
+        if name.endswith("kernel"):
+            head[name] = 0.02 * jax.random.normal(key, value.shape, jnp.float32)
+        elif name == "norm.scale":
+            head[name] = value + 1
     return head

@@ -81,7 +81,8 @@ MODERNBERT_NAMES = {"hidden_act": "hidden_activation", "layer_norm_eps": "norm_e
 GATED_ROTARY: Mapping[str, Any] = MappingProxyType({"positions": ROTARY, "gated": True})
 NO_BIASES = dict.fromkeys(("attention_bias", "attention_output_bias", "feed_forward_bias"), False)
 # RMSNorm before each part, no norm of the word embeddings.
-_DECODER_PARTS = {"pre_norm": True, "rms_norm": True, "norm_bias": False, "embedding_norm": False, "causal": True}
+_DECODER_PARTS = {"pre_norm": True, "rms_norm": True, "norm_bias": False, "embedding_norm": False}
+_DECODER_PARTS |= {"causal": True, "guesses_next": True}
 _ATTENTION_BIASES = dict.fromkeys(("attention_bias", "attention_output_bias"), "attention_bias")
 DECODER = ModelType(
     {**GATED_ROTARY, **NO_BIASES, **_DECODER_PARTS},
@@ -133,7 +134,7 @@ MODEL_TYPES = {
     "gemma3_text": DECODER._replace(
         parts={**DECODER.parts, "query_key_norm": True, "result_norm": True, "norm_offset": 1.0},
         names={"layer_norm_eps": "rms_norm_eps", "hidden_act": "hidden_activation"},
-        defaults={**DECODER.defaults, "hidden_act": "gelu_pytorch_tanh", "head_dim": 256},
+        defaults={**DECODER.defaults, "hidden_act": "gelu_pytorch_tanh", "head_dim": 256, "tie_word_embeddings": True},
         biases=_ATTENTION_BIASES,
     ),
 }

@@ -298,10 +298,16 @@ class MaskedLM(TokenObjective):
     """Hidden words of the sentences that the first encoder reads, in a pass of its own or that of the anchors."""
 
     name = "mlm"
-    about = "A masked language model, of 15% of the tokens (SimCSE, Appendix A)."
+    about = "A masked language model, of 15% of the tokens (SimCSE, Appendix A), or MNTP of decoders (LLM2Vec)."
     masks_tokens = True
     features = ("anchor",)
     embeds = paired = compares_views = projectable = truncatable = False
+    fields: ClassVar = {
+        "weight": weight(),
+        "mask_token": field(
+            "", "The token of the vocabulary that stands for a masked one; empty: the tokenizer's own mask token."
+        ),
+    }
 
 
 class ReplacedTokenDetection(SecondPassObjective):

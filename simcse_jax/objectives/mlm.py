@@ -1,6 +1,7 @@
 """Masked language modelling, SimCSE's auxiliary objective. Shapes: V words, P predictions."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -34,7 +35,7 @@ def masked_lm(
         ℓ_p = −log softmax( E LayerNorm(act(W h_p + b)) + b_V )_{label_p}
 
     The language-model head of BERT (Devlin et al. 2019, task 1 of Section 3.1) and RoBERTa, whose decoder E is tied to
-    the word embeddings; SimCSE adds its mean with weight λ (Appendix A, Table D.2).
+    the word embeddings; SimCSE adds its mean with weight λ (Appendix A, Table D.2). A decoder's head is linear.
 
     `hidden` are the last hidden states at the positions to predict, `labels` the original tokens, `head` as in
     `language_model.logits`.
@@ -75,7 +76,7 @@ class MaskedLM(declarations.MaskedLM):
             hidden = tokens.encode(ENCODER, shown, columns, numbers)
         return guess_tokens(tokens, hidden, selected, columns)
 
-    def loss(self, embedded: Embedded) -> Float[Array, ""]:
+    def loss(self, embedded: Embedded, **_: Any) -> Float[Array, ""]:
         """The mean over the masked tokens of the global batch."""
         return embedded.mean_of_tokens(*embedded.tokens)
 
@@ -83,17 +84,24 @@ class MaskedLM(declarations.MaskedLM):
 def guess_tokens(
     tokens: Tokens, hidden: Float[Array, "PB T D"], selected: Bool[Array, "PB T"], columns: Sequence[int]
 ) -> Sums:
-    """The losses at the selected tokens of P columns, from their last hidden states."""
+    """The losses at the selected tokens of P columns, from their last hidden states.
+
+    A decoder's head guesses the next word, so that its hidden states are those one position earlier: masked next token
+    prediction (BehnamGhader et al. 2024, arXiv:2404.05961, Section 2.1). A text's first token is not guessed.
+    """
     ids, _ = tokens.rows.read(columns)
+    config = tokens.networks[ENCODER].config
+    selected = selected.at[:, 0].set(False) if config.guesses_next else selected
     # Logits only where they are needed: at half of the positions, three times as many as are masked on average.
     positions, valid = select_positions(selected, -(-ids.shape[1] // 2))
-    hidden = jnp.take_along_axis(hidden, positions[:, :, None], axis=1).astype(jnp.float32)
+    read = jnp.maximum(positions - 1, 0) if config.guesses_next else positions
+    hidden = jnp.take_along_axis(hidden, read[:, :, None], axis=1).astype(jnp.float32)
     labels = jnp.take_along_axis(ids, positions, axis=1)
     losses = masked_lm(
         hidden.reshape(-1, hidden.shape[-1]),
         labels.reshape(-1),
         subset(tokens.params, PREFIX),
         tokens.params[WORD_EMBEDDING],
-        tokens.networks[ENCODER].config,
+        config,
     )
     return tokens.sums(losses.reshape(valid.shape), valid, columns)

@@ -55,6 +55,7 @@ class ModelSpec:
 
     init_from: str = ""
     num_layers: int = 0
+    bidirectional: bool = False
     template: str = ""
     keep_settings: bool = False
     keep_modules: bool = False
@@ -83,6 +84,7 @@ def model_spec(config: Mapping[str, Any]) -> ModelSpec:
     return ModelSpec(
         init_from=model["init_from"],
         num_layers=model["num_layers"],
+        bidirectional=model["bidirectional"],
         template=model["template"],
         keep_settings=model["keep_settings"],
         keep_modules=model["keep_modules"],

@@ -58,8 +58,8 @@ def check_generator(
 def read_generator(name: str, model: Pretrained, longest: tuple[str, int]) -> Generator:
     """Reads a generator, which must number the same tokens in the same way as the model that is trained."""
     generator, field = load_model(name).without_modules(), f"config.model.generator={name}"
-    if generator.language_model is None:
-        raise UserError(f"{field}: has no language-model head; use a pretrained checkpoint that kept it")
+    if generator.language_model is None or generator.config.guesses_next:
+        raise UserError(f"{field}: has no masked-language-model head; use a pretrained checkpoint that kept it")
     check_generator(name, generator.config, model.name, model.config, longest)
     ours, theirs = (vocabulary(read_backend(network.folder)[0]) for network in (model, generator))
     if differing := sorted(ours.items() ^ theirs.items()):

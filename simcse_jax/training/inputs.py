@@ -15,12 +15,12 @@ from simcse_jax.devices import backend, processes
 from simcse_jax.errors import UserError
 from simcse_jax.evaluation.analysis import last_layer
 from simcse_jax.evaluation.retrieval import RetrievalSpec
-from simcse_jax.host.storage import sha256
+from simcse_jax.host.storage import read_json, sha256
 from simcse_jax.huggingface.load import Pretrained, choose_pooler
 from simcse_jax.huggingface.sentence_transformers import DEFAULTS
-from simcse_jax.huggingface.tokenizer import Tokenizer, special_tokens
-from simcse_jax.huggingface.weight_names import NAMES
+from simcse_jax.huggingface.tokenizer import Tokenizer, read_backend, special_tokens
 from simcse_jax.models.config import EncoderConfig, Template
+from simcse_jax.models.decoders import both_ways
 from simcse_jax.models.masking import Masking
 from simcse_jax.models.projector import width
 from simcse_jax.objectives.objective import TokenObjective
@@ -94,6 +94,7 @@ def read_start(spec: ModelSpec, training: bool, measured: bool) -> Pretrained:
     needed += [f"objective.{objective.name}.weight" for objective in needing(spec.objectives, "masks_tokens")]
     for field in needed + ["analysis.every"] * measured:
         model.check_layers(field)
+    model = read_both_ways(model) if spec.bidirectional else model
     kept = keeps_modules(spec, model)
     unused = ["its convolutions"] if model.config.convolutions and not spec.convolutions else []
     if left_out := unused + dropped_parts(spec.keep_settings, model.without_modules() if kept else model):
@@ -143,14 +144,30 @@ def check_poolers(spec: ModelSpec, model: Pretrained, shuffled: Sequence[str]) -
         )
 
 
-def read_masking(model: Pretrained) -> Masking:
-    """The properties of the model's tokenizer that masking needs; refuses a model that guesses no words."""
-    if not NAMES[model.config.model_type].language_model:
+def read_masking(model: Pretrained, mask_token: str) -> Masking:
+    """The properties of the model's tokenizer that masking needs; see `special_tokens`."""
+    if model.config.causal:
         raise UserError(
-            f"{model.name}: a model of the type {model.config.model_type} guesses no masked words; leave out the "
-            "objective that masks them, or start from an encoder such as BERT"
+            f"{model.name}: reads from left to right, and would guess a masked word by those before it alone; set "
+            "model.bidirectional=True"
         )
-    return Masking(*special_tokens(model.folder))
+    if not (mask_token or read_backend(model.folder)[1]):
+        raise UserError(
+            f"config.objective.mlm.mask_token: {model.name}'s tokenizer has no mask token; name one of its tokens that "
+            "texts hardly have, such as _"
+        )
+    return Masking(*special_tokens(model.folder, mask_token))
+
+
+def read_both_ways(model: Pretrained) -> Pretrained:
+    """The same decoder, which reads a text in both directions."""
+    if not model.config.guesses_next:
+        raise UserError(f"config.model.bidirectional=True: {model.name} is not a decoder; set it to False")
+    path = model.folder / "config.json"
+    config = EncoderConfig.from_hugging_face(read_json(path) | both_ways(model.config.model_type), str(path))
+    return dataclasses.replace(
+        model, config=dataclasses.replace(model.config, causal=config.causal, window=config.window)
+    )
 
 
 def read_positive_template(text: str, denoising: str, model: Pretrained, tokenizer: Tokenizer) -> Template | None:

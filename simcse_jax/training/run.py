@@ -185,7 +185,8 @@ def read_inputs(config: Section) -> Inputs:
     check_poolers(spec, model, [name for name, value in views.items() if value == "shuffled"])
     add_parts(model.config, spec)  # refuses what does not fit
     adapter = starting_adapter(spec, model)
-    language_model = read_masking(model) if needing(spec.objectives, "masks_tokens") else None
+    mask_token = spec.objectives.get("mlm", {}).get("mask_token", "")
+    language_model = read_masking(model, mask_token) if needing(spec.objectives, "masks_tokens") else None
     replaces = training and needing(spec.objectives, "replaces_tokens")
     generator = read_generator(spec.generator, model, data.longest) if replaces else None
     check_projector(spec, model.config)

@@ -356,12 +356,14 @@ def make_settings(config: Section, total_steps: int) -> StepSettings:
     They are `fields.numbers_of_step()`, by the last part of their names, and `total_steps`. Those of objectives that
     have a weight are grouped by objective. `warmup` is a number of steps, and `milestones` (M, 2) steps and factors.
     `attention_dropout` is among them only if attention has a rate of its own that is not 0 (see `Recipe`),
-    `lora_dropout` only if LoRA has one, and `size_weights` (S,) only with `matryoshka.dimensions`.
+    `lora_dropout` only if LoRA has one, `ema_decay` only if it is not 0, and `size_weights` (S,) only with
+    `matryoshka.dimensions`.
     """
     model, schedule, values = config.model, config.train.schedule, flatten(config)
     values["train.warmup"] = warmup_steps(schedule, config.train.warmup, total_steps)
     values["train.milestones"] = np.reshape(read_milestones(config.train.milestones), (-1, 2))
     values["matryoshka.weights"] = np.array(matryoshka_weights(config)) if config.matryoshka.dimensions else None
+    values["train.ema_decay"] = config.train.ema_decay or None
     if model.attention_dropout <= 0:
         values["model.attention_dropout"] = None
     if not (model.lora.rank and model.lora.dropout):

@@ -2,7 +2,7 @@
 
 import functools
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -21,10 +21,18 @@ from simcse_jax.training.loss import make_loss
 from simcse_jax.training.optimizer import ADAMW, Optimization, global_norm, optimizer
 from simcse_jax.training.recipe import Recipe
 
+EMA_DECAY = "ema_decay"  # in the settings of a step that averages the parameters
 METRICS = ("loss", "learning_rate", "gradient_norm")
 
 StepMetrics = dict[str, Float[Array, ""]]  # by the names above, and OBJECTIVE/NAME of what objectives measure
 Update = Callable[..., tuple[TrainState, StepMetrics]]  # (state, batch, settings, frozen=None)
+
+
+class Averaged(NamedTuple):
+    """The optimizer's part of a state whose `params` are the moving average of those that train."""
+
+    trained: Params
+    optimizer: optax.OptState
 
 
 def init_state(
@@ -36,7 +44,8 @@ def init_state(
 
 @functools.partial(jax.jit, static_argnames="chosen")  # one program in place of one for each shape
 def _fresh(params: Params, settings: Mapping[str, Any], chosen: Optimization) -> optax.OptState:
-    return optimizer(jnp.zeros((), jnp.int32), settings, chosen).init(params)
+    state = optimizer(jnp.zeros((), jnp.int32), settings, chosen).init(params)
+    return Averaged(jax.tree.map(jnp.copy, params), state) if EMA_DECAY in settings else state
 
 
 def split_state(
@@ -52,13 +61,22 @@ def split_state(
 
 
 def make_update(graph: Graph, recipe: Recipe, mesh: Mesh) -> Update:
-    """Builds update(state, batch, settings, frozen=None) -> (state, metrics), not jitted; see `make_loss`."""
+    """Builds update(state, batch, settings, frozen=None) -> (state, metrics), not jitted; see `make_loss`.
+
+    With `ema_decay` d among the settings the parameters θ that train are in the optimizer's part of the state
+    (`Averaged`). Its `params`, which are scored and kept, are their exponential moving average:
+
+        θ̄_t = d θ̄_{t−1} + (1 − d) θ_t,  θ̄_0 = θ_0
+    """
     loss_and_gradient, keep = make_loss(graph, recipe, mesh), make_keeping(graph, recipe, mesh)
     norm = global_norm if mesh.size == 1 else optax.tree.norm
 
     def update(
         state: TrainState, batch: Batch, settings: StepSettings, frozen: Params | None = None
     ) -> tuple[TrainState, StepMetrics]:
+        average = state.params
+        if EMA_DECAY in settings:
+            state = state._replace(params=state.optimizer.trained, optimizer=state.optimizer.optimizer)
         (loss, measures), gradient = loss_and_gradient(state.params, state.step, batch, settings, frozen, state.kept)
         chosen = optimizer(state.step, settings, recipe.optimization, norm)
         updates, opt_state = chosen.update(gradient, state.optimizer, state.params)
@@ -71,6 +89,9 @@ def make_update(graph: Graph, recipe: Recipe, mesh: Mesh) -> Update:
         new = TrainState(state.step + 1, optax.apply_updates(state.params, updates), opt_state, {})
         if state.kept:
             new = new._replace(kept=keep(state, new.params, batch, settings, frozen))
+        if EMA_DECAY in settings:
+            average = optax.incremental_update(new.params, average, 1 - settings[EMA_DECAY])
+            new = new._replace(params=average, optimizer=Averaged(new.params, new.optimizer))
         return new, metrics
 
     return update

@@ -34,6 +34,7 @@ def test_the_numbers_of_the_step():
     floats = {name for name in FIELDS if name.startswith("objective.") and isinstance(FIELDS[name].default, float)}
     others = "seed model.dropout model.attention_dropout model.lora.dropout views.noise views.cutoff train.milestones"
     others += " views.positive_dropout train.learning_rate train.weight_decay train.max_grad_norm train.epsilon"
+    others += " train.ema_decay"
     assert set(numbers_of_step()) == floats - compiled_in | {*others.split(), "train.warmup", "matryoshka.weights"}
     assert FIELDS["objective.off_dropout.m"].of_step
     assert not FIELDS["objective.barlow_twins.artificial"].of_step

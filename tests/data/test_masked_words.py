@@ -80,6 +80,6 @@ def test_words_become_the_best_other_ones_by_seed_row_and_column(masked_model, t
     places = differing(longer, many)
     assert max(places) < 63 and len(places) == 32  # 63 words are seen
     headless = write_language_model(tmp_path / "headless", head=False)
-    raises("headless: has no language-model head", change, ["cat"], "mlm", mlm_model=headless)
+    raises("headless: has no masked-language-model head", change, ["cat"], "mlm", mlm_model=headless)
     maskless = write_language_model(tmp_path / "maskless", mask=False)
     raises("maskless: its tokenizer has no mask token", change, ["cat"], "mlm", mlm_model=maskless)

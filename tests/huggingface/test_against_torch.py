@@ -171,6 +171,7 @@ FIELDS = [
     ("qwen2", {"rope_parameters": YARN | {"attention_factor": 1.5, "beta_fast": 8, "beta_slow": 2}}),
     ("llama", {"rope_parameters": LLAMA3, "attention_bias": True, "num_key_value_heads": None}),
     ("mistral", {"sliding_window": None, "head_dim": 6}),
+    ("mistral", {"is_causal": False}),
     ("gemma3_text", {"use_bidirectional_attention": False, "rope_parameters": {"full_attention": LINEAR}}),
 ]
 

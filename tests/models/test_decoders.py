@@ -3,6 +3,7 @@ from support import CONFIGS, DECODERS
 
 from simcse_jax.errors import UserError
 from simcse_jax.models.config import EncoderConfig
+from simcse_jax.models.decoders import both_ways
 
 
 def read(kind, **changes):
@@ -17,6 +18,11 @@ def test_heads_share_keys_windows_end_with_the_query_or_lie_around_it_and_rotati
         assert not config.embedding_norm and config.rms_norm and config.causal == (kind != "gemma3_text")
     assert (read("mistral").local_layers, read("mistral").window) == ((0, 1), 4)
     assert read("mistral", sliding_window=None).local_layers == ()
+    both = read("mistral", is_causal=False)
+    assert (both.causal, both.window, both_ways("mistral")) == (False, 5, {"is_causal": False})
+    assert not read("gemma3_text", **{"use_bidirectional_attention": False} | both_ways("gemma3_text")).causal
+    assert [read(kind).tied_head for kind in DECODERS] == [False] * 4 + [True]
+    assert read("llama", tie_word_embeddings=True).tied_head
     assert read("qwen3", sliding_window=9).local_layers == ()
     asked = {"use_sliding_window": True, "sliding_window": 9}
     assert read("qwen3", max_window_layers=1, **asked).local_layers == (1,)
@@ -43,7 +49,9 @@ YARN = {"rope_type": "yarn", "factor": 4.0}
 LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
 WRONG = [  # the refusal names the last field, or what follows
     ("qwen3", {"auto_map": {"AutoModel": "x.Y"}}),
-    ("qwen2", {"is_causal": False}),
+    ("qwen2", {"is_causal": 0}),
+    ("gemma3_text", {"is_causal": False}),
+    ("llama", {"tie_word_embeddings": "no"}),
     *(("qwen3", {"head_dim": value}) for value in (7, "8")),
     ("llama", {"num_key_value_heads": 0}),
     ("mistral", {"sliding_window": 0}),

@@ -38,7 +38,7 @@ def test_generators_that_do_not_fit_are_refused(language_model, tiny_bert, tmp_p
     edit_json(other / "tokenizer.json", model=tokenizer["model"])
     smaller = dataclasses.replace(model, config=dataclasses.replace(model.config, vocab_size=39))
     for folder, encoder, longest, named in (
-        (tiny_bert, model, 16, "has no language-model head"),
+        (tiny_bert, model, 16, "has no masked-language-model head"),
         (language_model, model, 65, "data.max_length=65: model.generator takes at most 64"),
         ("/no/such", model, 16, "no such folder"),
         (other, model, 16, f"model.generator={other}: .* the token 'cat' has the number {cat} there"),

@@ -33,6 +33,7 @@ def test_what_is_wrong_is_refused_before_there_is_a_workdir(tiny_bert, corpus, t
 def test_a_config_that_does_not_fit_names_the_field(tiny_bert, corpus, tmp_path):
     mixed = f"data.train={corpus['csv']},{corpus['txt']}"
     decoder = f"model.init_from={write_model(tmp_path / 'decoder', 'qwen3')}"
+    mlm, both_ways = "objective.mlm.weight=0.1", "model.bidirectional=True"
     for fields, named in (
         (["parallel.parts=2"], "parallel.parts=2: must divide 1"),
         (["parallel.devices=9"], "parallel.devices=9: there are 8"),
@@ -48,7 +49,10 @@ def test_a_config_that_does_not_fit_names_the_field(tiny_bert, corpus, tmp_path)
         (["model.mlp=always", "train.max_steps=0", "train.epochs=0"], "model.mlp=always: nothing is trained"),
         (["data.train=a.txt,none.txt"], "a.txt: no such file"),
         ([mixed, "data.mixed=True", "model.dropout=0"], "both views of a sentence would be the same"),
-        ([decoder, "objective.mlm.weight=0.1"], "of the type qwen3 guesses no masked words"),
+        ([decoder, mlm], "decoder: reads from left to right.*set model.bidirectional=True"),
+        ([decoder, mlm, both_ways], "config.objective.mlm.mask_token: .*decoder's tokenizer has no mask token"),
+        ([decoder, mlm, both_ways, "objective.mlm.mask_token=_"], "has no token '_'"),
+        ([both_ways], "config.model.bidirectional=True: .*is not a decoder"),
         ([decoder, "views.positive_change=shuffled", "model.pooler=last"], "config.views.positive_change=shuffled"),
     ):
         with pytest.raises(UserError, match=named):

@@ -95,6 +95,7 @@ def test_the_queue_and_the_momentum_encoder_are_the_same_on_several_devices_and_
 def test_a_run_resumes_bit_for_bit_and_its_model_is_an_encoder_alone(tiny_bert, corpus, tmp_path, capsys):
     chosen = {f"objective__{NAME}__weight": 1.0, f"objective__{NAME}__queue": 20, "objective__info_nce__weight": 0.0}
     chosen |= {"views__positive_change": "repeated", "parallel__chunk_size": 2, "model__num_layers": 1}
+    chosen |= {"train__ema_decay": 0.5}
     trained_and_resumed(short_run(tiny_bert, corpus["txt"], corpus["dev"], **chosen), tmp_path)
     sums = [json.loads((tmp_path / run / "checkpoints/4/checksum/metadata").read_text()) for run in ("run", "stopped")]
     assert sums[0] == sums[1] and sums[0].keys() == {"params", "optimizer", "kept"}

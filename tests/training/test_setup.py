@@ -72,7 +72,7 @@ def test_the_numbers_of_the_step_are_those_of_the_fields_table():
     assert {name: set(term) for name, term in settings["objective"].items()} == terms  # those with a weight
     flat = {name for name in settings if name not in ("total_steps", "objective")}
     names = {name.rpartition(".")[2] for name in numbers_of_step() if not name.startswith("objective.")}
-    assert flat == names - {"attention_dropout", "weights"}  # the others' rate, and weights of no sizes
+    assert flat == names - {"attention_dropout", "weights", "ema_decay"}  # the others' rate, no sizes, no average
     assert make_settings(config_of(model__attention_dropout=0.25), 8)["attention_dropout"] == 0.25
     assert "attention_dropout" not in make_settings(config_of(model__attention_dropout=0.0), 8)
     drops = [make_recipe(config_of(model__attention_dropout=rate), 1).drops_attention for rate in (-1.0, 0.0, 0.25)]

@@ -52,6 +52,28 @@ def test_losses_and_parameters_of_twenty_steps_are_the_same_on_any_number_of_dev
     assert_arrays(other, params, atol=1e-5)
 
 
+def test_the_parameters_are_the_moving_average_of_those_that_train():
+    start, update, place = program()
+    numbers = settings(learning_rate=1e-3, ema_decay=0.7)
+    state = start(numbers)
+    expected = {name: np.float64(value) for name, value in state.params.items()}
+    assert_arrays(state.optimizer.trained, expected)
+    for step in range(3):
+        state, _ = update(state, jax.device_put(DATA[step], place), numbers)
+        last = {name: np.float64(value) for name, value in state.optimizer.trained.items()}
+        expected = {name: 0.7 * value + 0.3 * last[name] for name, value in expected.items()}
+    assert_arrays(state.params, expected, atol=1e-6)
+    assert max(np.abs(expected[name] - last[name]).max() for name in expected) > 1e-3
+
+
+@pytest.mark.slow
+def test_an_average_changes_no_loss_and_is_the_same_on_any_number_of_devices_and_in_chunks():
+    numbers = {"learning_rate": 1e-3, "steps": 4}
+    losses, found = trained(**numbers, ema_decay=0.7)
+    assert losses == trained(**numbers)[0]
+    assert_arrays(trained(2, 2, **numbers, ema_decay=0.7)[1], found, atol=1e-5)
+
+
 @pytest.mark.slow
 def test_with_a_mean_in_bfloat16_a_step_learns_the_same_on_any_number_of_devices():
     numbers = {"steps": 60, "learning_rate": 1e-3, "total_steps": 60}
