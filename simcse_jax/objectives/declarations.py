@@ -53,10 +53,7 @@ MARGINS = {  # of GIST
     "absolute": "is subtracted from the positive's similarity",
     "relative": "is a share of the positive's similarity",
 }
-DISTANCES = {  # of the triplet loss
-    "euclidean": "the length of their difference",
-    "cosine": "1 - their cosine",
-}
+DISTANCES = {"euclidean": "the length of their difference", "cosine": "1 - their cosine"}  # of the triplet loss
 LIST_LOSSES = {  # of ranking distillation
     "listmle": "the likelihood of the teacher's order of all sentences",
     "listnet": "the cross-entropy with the teacher's distribution over the most similar one",
@@ -485,11 +482,7 @@ class RankingDistillation(Objective):
         "weight": weight(),
         "method": field("listmle", f"Which loss of a list. {explain(LIST_LOSSES)}.", one_of(LIST_LOSSES)),
         "temperature": number(0.05, "Divides similarities.", above(0)),
-        "teacher_temperature": number(
-            0.025,
-            "Divides the teacher's similarities, for listnet.",
-            above(0),
-        ),
+        "teacher_temperature": number(0.025, "Divides the teacher's similarities, for listnet.", above(0)),
         "reading": reading(
             {
                 "paper": "whole lists, as in RankCSE",
