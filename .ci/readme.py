@@ -1,12 +1,10 @@
 """Runs the Python and the commands of ./README.md, in order, and lists those that need what is not here."""
 
-import csv
 import re
 import subprocess
 import sys
 from pathlib import Path
 
-ROWS = 150
 # Words of lines that need other people's data, a download of weights, another machine, or an answer from a person.
 ELSEWHERE = ("SentEval", "unsup_bert", "sup_bert", "ablations/", "OWNER/", "aot", "serve", "demo", "hf:", "gs://", "…")
 INSTALLING = ("pip ", "python -m venv", "git ", "make ", "source ", "docker ")
@@ -14,14 +12,10 @@ INSTALLING = ("pip ", "python -m venv", "git ", "make ", "source ", "docker ")
 
 def main() -> None:
     """Runs them."""
-    with open("examples/everyday/triplets.csv", newline="", encoding="utf-8") as file:
-        rows = list(csv.DictReader(file))[:ROWS]
-    with open("my_pairs.csv", "w", newline="", encoding="utf-8") as file:
-        csv.writer(file).writerows([("question", "answer"), *((row["sent0"], row["sent1"]) for row in rows)])
-    for name in ("my_text.txt", "corpus.txt"):
-        Path(name).write_text("".join(f"{row['sent0']}\n" for row in rows), encoding="utf-8")
     done = 0
     for language, block in re.findall(r"^```(\w*)\n(.*?)^```", Path("README.md").read_text("utf-8"), re.M | re.S):
+        if language == "text":  # what was printed
+            continue
         lines = block.replace("\\\n", " ").splitlines()
         for command in [block] if language == "python" else [line.partition("  #")[0].strip() for line in lines]:
             if not command or command.startswith(INSTALLING):
