@@ -20,13 +20,13 @@ from simcse_jax.evaluation.analysis import page
 from simcse_jax.evaluation.analysis.page import PageSection
 from simcse_jax.host.storage import Folder, is_remote, read_json, write_atomically
 from simcse_jax.runs import charts
-from simcse_jax.runs.metrics_file import read_metrics
+from simcse_jax.runs.metrics_file import Reporter, read_metrics
 from simcse_jax.runs.model_card import retrieval_rows, similarity_rows, task_scores
 from simcse_jax.runs.run_files import AGAINST_START, BEST_STEP, EXAMPLES_FILE, FOLDS_FILE, FREE, RECIPE, plain, read_run
 
 SCORE = "eval/"  # of a line of metrics
 MOST_CURVES = 4
-SECONDS_REMOTE = 60  # between two reports of a run in a store
+SECONDS = 30  # between two reports of a run that trains: all of its metrics are read
 LONGEST = 200  # characters of a value
 
 
@@ -56,27 +56,18 @@ class Facts(NamedTuple):
         return [(line["step"], float(line[name])) for line in self.lines if isinstance(line.get(name), int | float)]
 
 
-class Report:
-    """Writes the report whenever the metrics are written; a `metrics_file.Reporter`."""
+class Report(Reporter):
+    """Writes the report of a run that trains, at most every `SECONDS`."""
 
     def __init__(self, folder: Folder):
         self._folder = folder
         self._written = -math.inf
 
-    def write(self, step: int, values: Mapping[str, float]) -> None:
-        """Nothing: the page is made of the file."""
-
     def flush(self) -> None:
-        """Writes the report of a run that has not ended."""
-        if time.monotonic() > self._written + SECONDS_REMOTE * is_remote(self._folder):
+        """Writes the report, if it is old."""
+        if time.monotonic() > self._written + SECONDS:
             self._written = time.monotonic()
             write(self._folder)
-
-    def finish(self, step: int, result: Mapping[str, float]) -> None:
-        """Nothing: `reported` writes the last one."""
-
-    def close(self) -> None:
-        """Nothing."""
 
 
 @contextlib.contextmanager
@@ -135,7 +126,7 @@ def headline(facts: Facts) -> str:
         folds = f"{facts.folds} folds and " * bool(facts.folds)
         return f"Not finished: {folds}{facts.steps:,} steps so far"
     if against := facts.against:
-        verdict = "Training helped" if against["low"] > 0 else "No better, so the base model is kept"
+        verdict = "Training helped" if against["low"] > 0 else "No gain beyond chance, so the base model is kept"
         return f"{verdict}: {against['before']:.2f} → {against['after']:.2f}"
     scores = _scored(facts)
     if not scores:
@@ -144,13 +135,13 @@ def headline(facts: Facts) -> str:
     best = dict(first).get(facts.result.get(BEST_STEP, -1), first[-1][1])
     if not facts.steps:
         return f"Scored without training: {_title(scores[0])} {best:.2f}"
-    return f"{_title(scores[0])}: {first[0][1]:.2f} before, {best:.2f} after training"
+    return f"{_title(scores[0])}: {first[0][1]:.2f} before training, {best:.2f} at the kept checkpoint"
 
 
 def _lead(facts: Facts) -> list[str]:
     lines = []
     if facts.ended:
-        lines.append(f"{facts.ended}")
+        lines.append(facts.ended)
     if facts.ended is None:
         when = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime())
         lines.append(f"Written at {when}. If the run is not at work it was killed: the same command resumes it.")
@@ -159,10 +150,11 @@ def _lead(facts: Facts) -> list[str]:
         of = f"{against['measure']}, of rows that were not trained on"
         lines.append(f"{against['after'] - against['before']:+.2f}, with a 95% interval from {low} to {high} ({of}).")
         if not kept:
-            lines.append("The interval reaches 0, so the gain may be chance: the folder opens as the base model.")
-        if against.get("folds"):
-            trained = f", then trained on all {against['rows']:,} rows" if kept else f" of {against['rows']:,} rows"
-            lines.append(f"{len(against['folds'])} folds{trained}: each was scored by a model of the others.")
+            why = "Training made it worse" if against["high"] < 0 else "The interval reaches 0: it may be chance"
+            lines.append(f"{why}, so the folder opens as the base model.")
+        if folds := len(against.get("folds", ())):
+            whole = " The model that is kept was then trained on all of them." if kept else ""
+            lines.append(f"{against['rows']:,} rows in {folds} folds, each scored by a model of the others.{whole}")
     config = flatten(facts.run["config"])
     lines.append(f"{config['model.init_from']} on {config['data.train'] or 'no data'}; {facts.folder}")
     return lines
@@ -197,8 +189,8 @@ def _curves(facts: Facts) -> PageSection:
     if not drawn:
         return PageSection("Loss and scores", "No step was logged.", "")
     ringed = " The ring is the checkpoint that is kept." if best is not None and _scored(facts) else ""
-    scores = "and the scores that choose the checkpoint" if _scored(facts) else "while nothing was scored on the way"
-    meaning = f"The loss of single batches, {scores}.{ringed}"
+    scores = ", and development scores: the first chooses the checkpoint" if _scored(facts) else ""
+    meaning = f"The loss of single batches{scores}.{ringed}"
     return PageSection("Loss and scores", meaning, f'<div class="panels charts">{"".join(drawn)}</div>')
 
 
@@ -214,7 +206,8 @@ def _heat_maps(facts: Facts) -> PageSection | None:
     names = "".join(f"<li>{' <span class=soft>↔</span> '.join(pair)}</li>" for pair in texts)
     meaning = (
         "Cosines of the first text of each pair (rows) with the second of each (columns), both maps on one scale. "
-        "Good: the framed cells, the pairs, have the strongest colour of their row."
+        "Good: the framed cells, the pairs, have the strongest colour of their row. "
+        f"{'After: by a model that never saw them. ' * bool(facts.folds)}Look at the texts before you share this page."
     )
     content = f'<div class="panels">{shown}</div><ol class="texts">{names}</ol>'
     return PageSection("Pairs that were not trained on", meaning, content)
@@ -247,7 +240,8 @@ def _moved(facts: Facts) -> PageSection | None:
             )
             change = html.escape(example["change"])
             parts.append(f'{head}<div class="case {name}"><p class="note">{change}</p><dl>{texts}</dl></div>')
-    meaning = "Rows that were not trained on, each seen by the model before and after."
+    by = " by a model that never saw them" * bool(facts.folds)
+    meaning = f"Rows that were not trained on, before training and after{by}."
     return PageSection("The best and the worst", meaning, "".join(parts)) if parts else None
 
 

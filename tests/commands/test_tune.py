@@ -67,7 +67,7 @@ def test_folds_decide_and_all_rows_train_what_is_kept(tiny_bert, pairs, tmp_path
     found = json.loads((run / "result.json").read_text())
     assert found["best_step"] == 0 and found["against_start"] == against | {"low": -1.0, "step": 0}
     assert is_start(run, tiny_bert) and Checkpoints(run, read_only=True).steps == [0]
-    assert "No better, so the base model is kept" in (run / "report.html").read_text()
+    assert "No gain beyond chance, so the base model is kept" in (run / "report.html").read_text()
     assert json.loads((run / "examples.json").read_text()) == shown
     assert tune(tiny_bert, pairs, run, *more).returncode == 0  # it is finished
     assert json.loads((run / "result.json").read_text()) == found
