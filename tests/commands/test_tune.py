@@ -53,7 +53,7 @@ def test_folds_decide_and_all_rows_train_what_is_kept(tiny_bert, pairs, tmp_path
     assert np.allclose(against["folds"], scores, atol=1e-3)
     assert np.allclose([against["before"], against["after"]], np.mean(scores, 0), atol=1e-3)
     assert not is_start(run, tiny_bert) and "held_out" not in result
-    assert "5 folds, then trained on all 100 rows" in (run / "report.html").read_text()
+    assert "100 rows in 5 folds, each scored by a model of the others" in (run / "report.html").read_text()
     shown = json.loads((run / "examples.json").read_text())
     assert len(shown["pairs"]) == len(shown["before"]) == len(shown["after"]) >= 4 and shown["rose"] + shown["fell"]
     # Killed after the third fold: the others are trained, and all is as before. Without a gain the start is kept.
