@@ -20,7 +20,7 @@ from simcse_jax.evaluation.analysis import page
 from simcse_jax.evaluation.analysis.page import PageSection
 from simcse_jax.host.storage import Folder, is_remote, read_json, write_atomically
 from simcse_jax.runs import charts
-from simcse_jax.runs.metrics_file import Reporter, read_metrics
+from simcse_jax.runs.metrics_file import read_metrics
 from simcse_jax.runs.model_card import retrieval_rows, similarity_rows, task_scores
 from simcse_jax.runs.run_files import AGAINST_START, BEST_STEP, EXAMPLES_FILE, FOLDS_FILE, FREE, RECIPE, plain, read_run
 
@@ -56,8 +56,8 @@ class Facts(NamedTuple):
         return [(line["step"], float(line[name])) for line in self.lines if isinstance(line.get(name), int | float)]
 
 
-class Report(Reporter):
-    """Writes the report of a run that trains, at most every `SECONDS`."""
+class Report:
+    """Writes the report of a run that trains, at most every `SECONDS`; a `metrics_file.Reporter`."""
 
     def __init__(self, folder: Folder):
         self._folder = folder
@@ -68,6 +68,15 @@ class Report(Reporter):
         if time.monotonic() > self._written + SECONDS:
             self._written = time.monotonic()
             write(self._folder)
+
+    def write(self, step: int, values: Mapping[str, float]) -> None:
+        """Nothing: the page is made of the file."""
+
+    def finish(self, step: int, result: Mapping[str, float]) -> None:
+        """Nothing: `reported` writes the last one."""
+
+    def close(self) -> None:
+        """Nothing."""
 
 
 @contextlib.contextmanager
