@@ -26,7 +26,7 @@ from simcse_jax.runs.run_files import AGAINST_START, BEST_STEP, EXAMPLES_FILE, F
 
 SCORE = "eval/"  # of a line of metrics
 MOST_CURVES = 4
-SECONDS = 30  # between two reports of a run that trains: all of its metrics are read
+SECONDS = 60  # between two reports of a run that trains: all of its metrics are read, maybe from a store
 LONGEST = 200  # characters of a value
 
 
@@ -98,7 +98,9 @@ def reported(folder: Folder, wanted: bool) -> Iterator[None]:
 def _why(error: BaseException) -> str:
     if isinstance(error, UserError | Preempted):
         return str(error)
-    return f"{type(error).__name__}: {reason(error)}" if isinstance(error, Exception) else "it was interrupted"
+    if isinstance(error, Exception):
+        return f"{type(error).__name__}: {reason(error)}"
+    return "interrupted; the same command resumes it"
 
 
 def write(folder: Folder, ended: str | None = None) -> None:
@@ -122,7 +124,7 @@ def write(folder: Folder, ended: str | None = None) -> None:
 def make_page(facts: Facts) -> str:
     """The whole page."""
     sections = [_comparison(facts), _curves(facts), _heat_maps(facts), _moved(facts), _scores(facts)]
-    sections += [_settings(facts), _machine(facts), _next(facts)]
+    sections += [_settings(facts), _machine(facts), _next(facts) if facts.ended == "" else None]
     part = page.part("run", headline(facts), _lead(facts), [section for section in sections if section])
     return page.page({"run": part}, scripted=False)
 
