@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Sequence
 
 WIDE, HIGH, LEFT, RIGHT, TOP, BOTTOM = 440, 240, 54, 26, 12, 44  # of a chart and its edges
 MOST_POINTS = 400
-LONGEST_LABEL = 12  # characters
 
 
 def curve(points: Sequence[tuple[float, float]], name: str, best: float | None = None) -> str:
@@ -39,7 +38,7 @@ def curve(points: Sequence[tuple[float, float]], name: str, best: float | None =
 
 
 def changes(rows: Sequence[tuple[str, float, float]], name: str) -> str:
-    """A line from each row's score before to the one after: (label, before, after)."""
+    """A line from each row's score before to the one after: (label of a few letters, before, after)."""
     high = 30 * len(rows) + BOTTOM + 8
     lowest, highest = min(min(row[1:]) for row in rows), max(max(row[1:]) for row in rows)
     left, right = 92, 128
@@ -48,8 +47,7 @@ def changes(rows: Sequence[tuple[str, float, float]], name: str) -> str:
     for number, (label, before, after) in enumerate(rows):
         y = 30 * number + 20
         kind = "good" if after > before else "bad"
-        short = label if len(label) <= LONGEST_LABEL else label[: LONGEST_LABEL - 1] + "…"
-        parts.append(f'<text x="{left - 12}" y="{y + 4}" text-anchor="end">{html.escape(short)}</text>')
+        parts.append(f'<text x="{left - 12}" y="{y + 4}" text-anchor="end">{label}</text>')
         parts.append(f'<line class="link {kind}" x1="{x(before):.1f}" x2="{x(after):.1f}" y1="{y}" y2="{y}"/>')
         parts.append(f'<circle class="before" cx="{x(before):.1f}" cy="{y}" r="5"/>')
         parts.append(f'<circle class="after" cx="{x(after):.1f}" cy="{y}" r="5"/>')

@@ -26,7 +26,7 @@ from simcse_jax.runs.run_files import AGAINST_START, BEST_STEP, EXAMPLES_FILE, F
 
 SCORE = "eval/"  # of a line of metrics
 MOST_CURVES = 4
-SECONDS_REMOTE = 60  # between two reports of a run in a store
+SECONDS = 60  # between two reports of a run that trains: all of its metrics are read, maybe from a store
 LONGEST = 200  # characters of a value
 
 
@@ -57,20 +57,20 @@ class Facts(NamedTuple):
 
 
 class Report:
-    """Writes the report whenever the metrics are written; a `metrics_file.Reporter`."""
+    """Writes the report of a run that trains, at most every `SECONDS`; a `metrics_file.Reporter`."""
 
     def __init__(self, folder: Folder):
         self._folder = folder
         self._written = -math.inf
 
-    def write(self, step: int, values: Mapping[str, float]) -> None:
-        """Nothing: the page is made of the file."""
-
     def flush(self) -> None:
-        """Writes the report of a run that has not ended."""
-        if time.monotonic() > self._written + SECONDS_REMOTE * is_remote(self._folder):
+        """Writes the report, if it is old."""
+        if time.monotonic() > self._written + SECONDS:
             self._written = time.monotonic()
             write(self._folder)
+
+    def write(self, step: int, values: Mapping[str, float]) -> None:
+        """Nothing: the page is made of the file."""
 
     def finish(self, step: int, result: Mapping[str, float]) -> None:
         """Nothing: `reported` writes the last one."""
@@ -98,7 +98,9 @@ def reported(folder: Folder, wanted: bool) -> Iterator[None]:
 def _why(error: BaseException) -> str:
     if isinstance(error, UserError | Preempted):
         return str(error)
-    return f"{type(error).__name__}: {reason(error)}" if isinstance(error, Exception) else "it was interrupted"
+    if isinstance(error, Exception):
+        return f"{type(error).__name__}: {reason(error)}"
+    return "interrupted; the same command resumes it"
 
 
 def write(folder: Folder, ended: str | None = None) -> None:
@@ -122,7 +124,7 @@ def write(folder: Folder, ended: str | None = None) -> None:
 def make_page(facts: Facts) -> str:
     """The whole page."""
     sections = [_comparison(facts), _curves(facts), _heat_maps(facts), _moved(facts), _scores(facts)]
-    sections += [_settings(facts), _machine(facts), _next(facts)]
+    sections += [_settings(facts), _machine(facts), _next(facts) if facts.ended == "" else None]
     part = page.part("run", headline(facts), _lead(facts), [section for section in sections if section])
     return page.page({"run": part}, scripted=False)
 
@@ -135,7 +137,7 @@ def headline(facts: Facts) -> str:
         folds = f"{facts.folds} folds and " * bool(facts.folds)
         return f"Not finished: {folds}{facts.steps:,} steps so far"
     if against := facts.against:
-        verdict = "Training helped" if against["low"] > 0 else "No better, so the base model is kept"
+        verdict = "Training helped" if against["low"] > 0 else "No gain beyond chance, so the base model is kept"
         return f"{verdict}: {against['before']:.2f} → {against['after']:.2f}"
     scores = _scored(facts)
     if not scores:
@@ -144,13 +146,13 @@ def headline(facts: Facts) -> str:
     best = dict(first).get(facts.result.get(BEST_STEP, -1), first[-1][1])
     if not facts.steps:
         return f"Scored without training: {_title(scores[0])} {best:.2f}"
-    return f"{_title(scores[0])}: {first[0][1]:.2f} before, {best:.2f} after training"
+    return f"{_title(scores[0])}: {first[0][1]:.2f} before training, {best:.2f} at the kept checkpoint"
 
 
 def _lead(facts: Facts) -> list[str]:
     lines = []
     if facts.ended:
-        lines.append(f"{facts.ended}")
+        lines.append(facts.ended)
     if facts.ended is None:
         when = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime())
         lines.append(f"Written at {when}. If the run is not at work it was killed: the same command resumes it.")
@@ -159,10 +161,11 @@ def _lead(facts: Facts) -> list[str]:
         of = f"{against['measure']}, of rows that were not trained on"
         lines.append(f"{against['after'] - against['before']:+.2f}, with a 95% interval from {low} to {high} ({of}).")
         if not kept:
-            lines.append("The interval reaches 0, so the gain may be chance: the folder opens as the base model.")
-        if against.get("folds"):
-            trained = f", then trained on all {against['rows']:,} rows" if kept else f" of {against['rows']:,} rows"
-            lines.append(f"{len(against['folds'])} folds{trained}: each was scored by a model of the others.")
+            why = "Training made it worse" if against["high"] < 0 else "The interval reaches 0: it may be chance"
+            lines.append(f"{why}, so the folder opens as the base model.")
+        if folds := len(against.get("folds", ())):
+            whole = " The model that is kept was then trained on all of them." if kept else ""
+            lines.append(f"{against['rows']:,} rows in {folds} folds, each scored by a model of the others.{whole}")
     config = flatten(facts.run["config"])
     lines.append(f"{config['model.init_from']} on {config['data.train'] or 'no data'}; {facts.folder}")
     return lines
@@ -197,8 +200,8 @@ def _curves(facts: Facts) -> PageSection:
     if not drawn:
         return PageSection("Loss and scores", "No step was logged.", "")
     ringed = " The ring is the checkpoint that is kept." if best is not None and _scored(facts) else ""
-    scores = "and the scores that choose the checkpoint" if _scored(facts) else "while nothing was scored on the way"
-    meaning = f"The loss of single batches, {scores}.{ringed}"
+    scores = ", and development scores: the first chooses the checkpoint" if _scored(facts) else ""
+    meaning = f"The loss of single batches{scores}.{ringed}"
     return PageSection("Loss and scores", meaning, f'<div class="panels charts">{"".join(drawn)}</div>')
 
 
@@ -214,7 +217,8 @@ def _heat_maps(facts: Facts) -> PageSection | None:
     names = "".join(f"<li>{' <span class=soft>↔</span> '.join(pair)}</li>" for pair in texts)
     meaning = (
         "Cosines of the first text of each pair (rows) with the second of each (columns), both maps on one scale. "
-        "Good: the framed cells, the pairs, have the strongest colour of their row."
+        "Good: the framed cells, the pairs, have the strongest colour of their row. "
+        f"{'After: by a model that never saw them. ' * bool(facts.folds)}Look at the texts before you share this page."
     )
     content = f'<div class="panels">{shown}</div><ol class="texts">{names}</ol>'
     return PageSection("Pairs that were not trained on", meaning, content)
@@ -247,7 +251,8 @@ def _moved(facts: Facts) -> PageSection | None:
             )
             change = html.escape(example["change"])
             parts.append(f'{head}<div class="case {name}"><p class="note">{change}</p><dl>{texts}</dl></div>')
-    meaning = "Rows that were not trained on, each seen by the model before and after."
+    by = " by a model that never saw them" * bool(facts.folds)
+    meaning = f"Rows that were not trained on, before training and after{by}."
     return PageSection("The best and the worst", meaning, "".join(parts)) if parts else None
 
 

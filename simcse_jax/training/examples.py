@@ -6,7 +6,7 @@ whether a classifier finds their class.
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -29,7 +29,7 @@ LOOKED_AT = 200  # pairs of which the first that have no text in common are show
 LONGEST = 300  # characters of a text
 
 WHEN = ("before", "after")
-Moved = tuple[float, dict[str, Any]]  # what was gained, and what the report shows
+Moved = tuple[np.ndarray, Callable[[int], tuple[dict[str, str], str]]]  # each row's gain; its texts and its change
 
 
 def before(evaluators: Sequence[Any], embed: Embed) -> dict[str, Any]:
@@ -52,12 +52,7 @@ def cosines(evaluators: Sequence[Any], embed: Embed) -> list[list[float]]:
 def moved(evaluators: Sequence[Any], tasks: Sequence[Paired]) -> dict[str, Any]:
     """The rows that gained and lost most, with their texts; `tasks` as `against.measure` has them of the evaluators."""
     of = [task for evaluator in _judging(evaluators) for task in evaluator.tasks.values()]
-    rows: list[Moved] = []
-    for task, paired in zip(of, tasks, strict=True):
-        if isinstance(task, Collection):
-            rows += _moved_queries(task, paired)
-        else:
-            rows += _moved_sentences(task, paired) if isinstance(task, Task) else _moved_pairs(task, paired)
+    rows = [row for task, paired in zip(of, tasks, strict=True) for row in _ends(task, paired)]
     rows.sort(key=lambda row: row[0])
     rose, fell = rows[: -MOVED - 1 : -1], rows[:MOVED]
     return {"rose": [row for gain, row in rose if gain > 0], "fell": [row for gain, row in fell if gain < 0]}
@@ -111,58 +106,63 @@ def _pairs(evaluators: Sequence[Any]) -> list[tuple[str, str]]:
     return chosen
 
 
-def _moved_queries(task: Collection, paired: Paired) -> Iterator[Moved]:
-    """Queries by the gain of their score."""
+def _ends(task: Any, paired: Paired) -> Iterator[tuple[float, dict[str, Any]]]:
+    """The rows of a task with the least and the greatest gains, each with what it gained."""
+    if isinstance(task, Collection):
+        gain, show = _queries(task, paired)
+    else:
+        gain, show = _sentences(task, paired) if isinstance(task, Task) else _graded(task, paired)
+    order = np.argsort(gain, kind="stable")
+    for row in np.unique(np.concatenate([order[:MOVED], order[-MOVED:]])).tolist():
+        texts, change = show(row)
+        yield float(gain[row]), {"texts": {name: cut(text) for name, text in texts.items()}, "change": change}
+
+
+def _queries(task: Collection, paired: Paired) -> Moved:
+    """Queries gain what their score gains."""
     assert paired.found is not None
-    gain, deepest = paired.after - paired.before, paired.found.shape[2]
+    found, relevant = paired.found, [task.gains(rows) > 0 for rows in paired.found]
     answers = {query: row for query, row, relevance in reversed(task.judged.tolist()) if relevance > 0}
-    ranks = [_rank(task.gains(rows) > 0) for rows in paired.found]
 
     def document(row: int) -> str:
         return task.second[row] if 0 <= row < len(task.second) else ""
 
-    for query in _ends(gain):
-        named = {"query": task.first[query], "right answer": document(answers.get(query, -1))}
-        named |= {
-            f"found first, {when}": document(int(rows[query][0])) for when, rows in zip(WHEN, paired.found, strict=True)
-        }
-        places = [f"#{rank[query]}" if rank[query] else f"not in the first {deepest}" for rank in ranks]
-        shown = {name: cut(text) for name, text in named.items()}
-        yield float(gain[query]), {"texts": shown, "change": f"right answer: {places[0]} → {places[1]}"}
+    def show(query: int) -> tuple[dict[str, str], str]:
+        texts = {"query": task.first[query], "right answer": document(answers.get(query, -1))}
+        texts |= {f"found first, {when}": document(int(rows[query][0])) for when, rows in zip(WHEN, found, strict=True)}
+        sides = [side[query] for side in relevant]
+        was, now = (f"#{row.argmax() + 1}" if row.any() else f"not in the first {len(row)}" for row in sides)
+        return texts, f"right answer: {was} → {now}"
+
+    return paired.after - paired.before, show
 
 
-def _moved_pairs(task: sts.Pairs, paired: Paired) -> Iterator[Moved]:
-    """Pairs by how much nearer the place of their cosine came to that of their score."""
-    places = [np.argsort(np.argsort(-values, kind="stable")) + 1 for values in (task.gold, paired.before, paired.after)]
-    gain = np.abs(places[1] - places[0]) - np.abs(places[2] - places[0])
-    for row in _ends(gain):
-        right, was, now = (int(place[row]) for place in places)
-        change = f"#{right} of {len(gain)} by score ({task.gold[row]:g}); by cosine #{was} → #{now}"
-        yield (
-            float(gain[row]),
-            {"texts": {"text": cut(task.first[row]), "other text": cut(task.second[row])}, "change": change},
-        )
+def _graded(task: sts.Pairs, paired: Paired) -> Moved:
+    """Pairs gain the places by which their cosine comes nearer to those of their score; equal scores share theirs."""
+    ordered = np.sort(-task.gold)
+    first, last = np.searchsorted(ordered, -task.gold) + 1, np.searchsorted(ordered, -task.gold, "right")
+    places = [np.argsort(np.argsort(-cosines, kind="stable")) + 1 for cosines in (paired.before, paired.after)]
+    was, now = (np.maximum(np.maximum(first - place, place - last), 0) for place in places)
+
+    def show(row: int) -> tuple[dict[str, str], str]:
+        right = f"#{first[row]}" + f" to #{last[row]}" * bool(last[row] > first[row])
+        change = f"{right} of {len(ordered)} by score ({task.gold[row]:g}); by cosine "
+        change += " → ".join(f"#{place[row]}" for place in places)
+        return {"text": task.first[row], "other text": task.second[row]}, change
+
+    return was - now, show
 
 
-def _moved_sentences(task: Task, paired: Paired) -> Iterator[Moved]:
-    """Sentences whose class a classifier finds by one model alone."""
-    gain, rows = paired.after - paired.before, _judged_rows(task)
-    for place in _ends(gain):
-        text, label = cut(task.first[rows[place]]), int(task.labels[rows[place]])
-        places = ["found" if side[place] else "not found" for side in (paired.before, paired.after)]
-        yield float(gain[place]), {"texts": {"text": text}, "change": f"class {label}: {places[0]} → {places[1]}"}
+def _sentences(task: Task, paired: Paired) -> Moved:
+    """Sentences gain where a classifier finds their class after training alone."""
+    rows = _judged_rows(task)
+
+    def show(place: int) -> tuple[dict[str, str], str]:
+        found = ["found" if side[place] else "not found" for side in (paired.before, paired.after)]
+        return {"text": task.first[rows[place]]}, f"class {task.labels[rows[place]]}: {' → '.join(found)}"
+
+    return paired.after - paired.before, show
 
 
 def _judged_rows(task: Task) -> range:
     return range(*task.splits.get("test", slice(None)).indices(len(task.labels)))
-
-
-def _ends(gain: np.ndarray) -> list[int]:
-    """The rows with the least and the greatest gains."""
-    order = np.argsort(gain, kind="stable")
-    return np.unique(np.concatenate([order[:MOVED], order[-MOVED:]])).tolist()
-
-
-def _rank(relevant: np.ndarray) -> list[int]:
-    """The rank of the first relevant document of each query; 0 where none was found."""
-    return np.where(relevant.any(axis=1), relevant.argmax(axis=1) + 1, 0).tolist()

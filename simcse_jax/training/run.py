@@ -107,7 +107,8 @@ def train_and_evaluate(
             inputs = read(config, folder)
             trace = output_folder(profile, option="--profile") if profile and processes.is_first() else None
         enter(job, folder, config, inputs, recipe)
-        job.enter_context(reported(folder.path, bool(config.train.report_to) and processes.is_first()))
+        with processes.exit_together():
+            job.enter_context(reported(folder.path, bool(config.train.report_to) and processes.is_first()))
         setup = make_setup(config, inputs)
         checkpoints = Checkpoints(folder.path, config.checkpoint.keep_every)
         batches, of_folds = setup.batches(), setup.fold_batches()

@@ -53,7 +53,7 @@ def test_folds_decide_and_all_rows_train_what_is_kept(tiny_bert, pairs, tmp_path
     assert np.allclose(against["folds"], scores, atol=1e-3)
     assert np.allclose([against["before"], against["after"]], np.mean(scores, 0), atol=1e-3)
     assert not is_start(run, tiny_bert) and "held_out" not in result
-    assert "5 folds, then trained on all 100 rows" in (run / "report.html").read_text()
+    assert "100 rows in 5 folds, each scored by a model of the others" in (run / "report.html").read_text()
     shown = json.loads((run / "examples.json").read_text())
     assert len(shown["pairs"]) == len(shown["before"]) == len(shown["after"]) >= 4 and shown["rose"] + shown["fell"]
     # Killed after the third fold: the others are trained, and all is as before. Without a gain the start is kept.
@@ -67,7 +67,7 @@ def test_folds_decide_and_all_rows_train_what_is_kept(tiny_bert, pairs, tmp_path
     found = json.loads((run / "result.json").read_text())
     assert found["best_step"] == 0 and found["against_start"] == against | {"low": -1.0, "step": 0}
     assert is_start(run, tiny_bert) and Checkpoints(run, read_only=True).steps == [0]
-    assert "No better, so the base model is kept" in (run / "report.html").read_text()
+    assert "No gain beyond chance, so the base model is kept" in (run / "report.html").read_text()
     assert json.loads((run / "examples.json").read_text()) == shown
     assert tune(tiny_bert, pairs, run, *more).returncode == 0  # it is finished
     assert json.loads((run / "result.json").read_text()) == found

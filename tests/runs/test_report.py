@@ -92,11 +92,13 @@ def test_folds_and_a_base_model_that_is_kept_are_said(tmp_path):
     folds = AGAINST | {"folds": [[60.0, 65.0], [60.0, 63.5]], "rows": 400}
     write_run(folder, {}, {"best_step": 10, "against_start": folds})
     shown = " ".join(make(folder)[1].text)
-    assert "2 folds, then trained on all 400 rows" in shown and "fold 2" in shown and "60.0 → 63.5" in shown
-    kept = {"best_step": 0, "against_start": folds | {"low": -0.5}}
-    text, page = make(folder, result=kept)
-    assert "No better, so the base model is kept: 60.00 → 64.25" in text and "opens as the base model" in text
-    assert "2 folds of 400 rows" in " ".join(page.text)
+    assert "400 rows in 2 folds, each scored by a model of the others. The model that is kept was then" in shown
+    assert "fold 2" in shown and "60.0 → 63.5" in shown
+    for low, high, why in ((-0.5, 7.0, "The interval reaches 0"), (-7.0, -0.5, "Training made it worse")):
+        kept = {"best_step": 0, "against_start": folds | {"low": low, "high": high}}
+        text, _ = make(folder, result=kept)
+        assert "No gain beyond chance, so the base model is kept: 60.00 → 64.25" in text and why in text
+        assert "opens as the base model" in text and "The model that is kept" not in text
 
 
 def test_a_run_without_scores_one_that_was_killed_and_one_with_nan_say_so(tmp_path):
@@ -122,12 +124,12 @@ def test_a_run_without_scores_one_that_was_killed_and_one_with_nan_say_so(tmp_pa
         "ZeroDivisionError: a &amp; b": ZeroDivisionError("a & b"),
         "saved at step 7": Preempted("saved at step 7"),
     }
-    for said, error in (errors | {"it was interrupted": KeyboardInterrupt()}).items():
+    for said, error in (errors | {"interrupted; the same command resumes it": KeyboardInterrupt()}).items():
         with pytest.raises(type(error)), report.reported(killed, True):
             assert "Not finished: 4 steps so far" in (killed / "report.html").read_text()
             raise error
         page = (killed / "report.html").read_text()
-        assert "Stopped before its end" in page and said in page
+        assert "Stopped before its end" in page and said in page and "simcse-jax export" not in page
     with report.reported(killed, True):
         pass
     assert "stsb dev: 61.00 before" in (killed / "report.html").read_text()

@@ -65,7 +65,9 @@ def test_a_run_leaves_all_that_it_promises_and_keeps_the_changes_of_training_and
 def test_its_report_has_its_pairs_by_the_model_before_and_after_and_none_leaves_it_out(trained, again, corpus):
     page = (trained / "report.html").read_text()
     shown = json.loads((trained / "examples.json").read_text())
-    assert f"dev: {lines(trained)[0]['eval/dev']:.2f} before, {result_of(trained)['dev']['spearman']:.2f}" in page
+    assert (
+        f"dev: {lines(trained)[0]['eval/dev']:.2f} before training, {result_of(trained)['dev']['spearman']:.2f}" in page
+    )
     assert "Fields that differ from the recipe" in page and page.count('class="heat"') == 2
     pairs = [line.split("\t") for line in corpus["dev"].read_text().splitlines()[1:]]
     assert len(shown["pairs"]) == 8 and all(pair in [row[:2] for row in pairs] for pair in shown["pairs"])

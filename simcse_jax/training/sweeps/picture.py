@@ -92,7 +92,7 @@ def _draw(panel: "Axes", rows: Sequence[TableRow], metric: str) -> None:
     if theirs := [(cell.paper, place + 0.16) for place, cell in cells if cell.paper is not None]:
         style: dict[str, Any] = {"color": PALE, "markerfacecolor": "white", "markersize": 4.5, "label": PAPER}
         panel.plot(*zip(*theirs, strict=True), "D", **style)
-    ours = [(place - 0.12, cell.mean, cell.std or 0.0) for place, cell in cells if cell.mean is not None]
+    ours = [(place - 0.12, cell.mean, cell.std or np.nan) for place, cell in cells if cell.mean is not None]
     if ours:
         _draw_seeds(panel, [(place, cell.values) for place, cell in cells])
         _draw_means(panel, ours, MEAN)
@@ -109,8 +109,8 @@ def _draw_differences(panel: "Axes", rows: Sequence[TableRow], metric: str) -> N
     means = []
     for place, differences in cells:
         values, mean = [*differences.values()], float(np.mean([*differences.values()]))
-        several = len(values) > 1
-        half = stdtrit(len(values) - 1, 0.975) * np.std(values, ddof=1) / len(values) ** 0.5 if several else 0.0
+        several = len(values) > 1  # one seed has no interval
+        half = stdtrit(len(values) - 1, 0.975) * np.std(values, ddof=1) / len(values) ** 0.5 if several else np.nan
         means.append((place - 0.12, mean, float(half)))
         number = f"{mean:+.{METRICS[metric].decimals}f}"
         panel.text(1.01, place, number, transform=panel.get_yaxis_transform(), va="center", fontsize=8)

@@ -23,7 +23,9 @@ def test_the_plot_shows_both_on_one_axis_and_what_its_rows_are_and_is_the_same_e
     assert rows_named | expected <= set(texts(first)) and "our" not in " ".join(texts(first))
     variants = (Variant("base", {}, {"stsb_dev": 82.5}), Variant("better", {}, {"stsb_dev": 43.6}))
     results = {"base": {42: {"stsb_dev": 81.1}}, "better": {42: {"stsb_dev": 80.8}}}
-    there = texts(plot(summarize(sweep(), variants, results), sweep()))
+    drawn = plot(summarize(sweep(), variants, results), sweep())
+    assert not re.search(r'<path d="M[^"]*" clip-path[^>]*stroke-width: 1.2', drawn["svg"].decode())  # one seed: no bar
+    there = texts(drawn)
     ticks = [float(text) for text in there if re.fullmatch(r"[\d.]+", text)]
     assert there.count("STS-B dev") == 1 and min(ticks) <= 60 and max(ticks) >= 80
     fields = [{"model.dropout": 0.0}, {"model.dropout": 0.1, "seed": 1}, {"seed": 1, "views.positive": "shared"}]
