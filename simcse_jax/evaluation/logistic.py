@@ -22,6 +22,7 @@ from jaxtyping import Array, Bool, Float, Int
 TOLERANCE = 1e-6  # of the estimated distance to the minimum, in the unit of the mean loss
 MAX_ITERATIONS = 500
 MEMORY = 10  # pairs that L-BFGS keeps
+MOST_LOGITS = 1 << 27  # of the fits that are solved together, which take seven arrays of this size: 3.5 GiB
 
 
 def predict(
@@ -45,9 +46,15 @@ def predict(
     variances = np.append(np.maximum(variances, 0), 1)
     classes = int(labels[masks.any(axis=0)].max()) + 1
     targets = labels[:, None] == (np.arange(classes) if classes > 2 else [1])
-    arrays = (rows, variances, targets, masks / masks.sum(axis=1, keepdims=True), penalties)
-    logits = np.asarray(_fit(*(jnp.asarray(array, jnp.float32) for array in arrays)))
-    return (logits[:, 0] > 0 if classes == 2 else logits.argmax(axis=1)).T.astype(np.int64)
+    together = max(1, MOST_LOGITS // (targets.size * penalties.shape[1]))
+
+    def solve(masks: Bool[np.ndarray, "S N"], penalties: Float[np.ndarray, "S C"]) -> Int[np.ndarray, "S C N"]:
+        arrays = (rows, variances, targets, masks / masks.sum(axis=1, keepdims=True), penalties)
+        logits = np.asarray(_fit(*(jnp.asarray(array, jnp.float32) for array in arrays)))
+        return (logits[:, 0] > 0 if classes == 2 else logits.argmax(axis=1)).T.astype(np.int64)
+
+    parts = [slice(start, start + together) for start in range(0, len(masks), together)]
+    return np.concatenate([solve(masks[part], penalties[part]) for part in parts])
 
 
 class _Objective(NamedTuple):

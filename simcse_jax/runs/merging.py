@@ -27,9 +27,9 @@ def merge(models: Sequence[Pretrained], weights: Sequence[float] = (), method: s
     Raises:
       UserError: naming the first model that differs from the first, and how; for weights that don't fit.
     """
+    if len(models) < 2:
+        raise UserError(f"models: {len(models)}; give at least two")
     first, *others = models
-    if not others:
-        raise UserError(f"models: {first.name} alone; give at least two")
     if method == "slerp" and len(models) > 2:
         raise UserError(f"method slerp: is between two models, and {len(models)} are given; take mean")
     shares = np.array(weights or [1.0] * len(models), np.float64)
@@ -62,9 +62,9 @@ def _difference(first: Pretrained, other: Pretrained) -> str:
     if first.tokenizer.content() != other.tokenizer.content():
         return "another tokenizer"
     of_first, of_other = (
-        (model.pooler, model.normalize, model.settings.prompts, model.include_prompt) for model in (first, other)
+        (model.pooler, model.normalize, model.settings, model.include_prompt) for model in (first, other)
     )
-    return "another pooler, Normalize or prompts" if of_first != of_other else ""
+    return "another pooler, Normalize, prompts or settings" if of_first != of_other else ""
 
 
 def _mean(tensors: list[np.ndarray], shares: np.ndarray) -> Float32[np.ndarray, "..."]:

@@ -2,7 +2,8 @@
 
     n rows of           batch                 steps                              learning rate
     pairs and more      16 to 128, n / 32     5 epochs of few rows, 1 of many    2e-5
-    classes             twice the classes     as pairs
+    classes             twice the classes,    as pairs
+                        at most n / 2
     sentences           64                    1 epoch, at most 4,000 steps       1e-5
 
 Fewer than 5,000 rows with pairs or classes judge in five folds whether training helps (`data.folds`), and all of them
@@ -273,7 +274,7 @@ def find_obstacle(data: DataSummary, config: config_dict.ConfigDict) -> str:
 def size_fields(rows: int, alone: bool, classes: int, set_already: Mapping[str, Any]) -> dict[str, Any]:
     """The batch size, the passes or steps, the learning rate and the steps between evaluations."""
     size, most = (64, 64) if alone and rows >= 64 else (16, 128)
-    while size < most and (rows >= 64 * size or size < 2 * classes):
+    while size < most and (rows >= 64 * size or size < min(2 * classes, rows // 4)):
         size *= 2
     size = set_already.get("train.batch_size", min(size, max(rows, 2)))
     epoch = max(rows // size, 1)

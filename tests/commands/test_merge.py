@@ -15,8 +15,9 @@ def test_checkpoints_of_a_run_are_averaged_into_a_folder_that_opens(trained, tmp
         np.testing.assert_allclose(value, (np.float64(first[name]) + second[name]) / 2, atol=1e-6)
     assert SimCSE(str(tmp_path / "model")).encode("a dog").shape == (merged_size(first),)
     merge(names, str(tmp_path / "model"), method="slerp", weights=[1, 3])  # replaces it
-    with pytest.raises(UserError, match="is not an earlier export"):
-        merge(names, str(trained))
+    for output, message in ((trained, "would take the place"), (tmp_path / "model", "would take the place")):
+        with pytest.raises(UserError, match=message):
+            merge([*names, str(tmp_path / "model")], str(output))
 
 
 def merged_size(params):

@@ -147,6 +147,7 @@ def test_help_and_the_name_of_the_workdir(tiny_bert, pairs, monkeypatch):
     assert "--eval FILE" in call("tune", "--help").stdout
     refused(call("tune", "--data", pairs), "--model NAME is missing")
     refused(call("tune", "--model", tiny_bert), "--data FILE is missing")
+    refused(call("tune", "--model", "a", "--model", "b", "--data", pairs, "--workdir="), "--workdir DIR is missing")
     given = []
     monkeypatch.setattr("simcse_jax.commands.tune.train", given.append)
     assert call("tune", "--model", tiny_bert, f"--data={pairs}").returncode == 0

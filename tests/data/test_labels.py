@@ -18,6 +18,7 @@ def test_names_numbers_and_marks_for_no_label_are_read_and_anything_else_refused
 
 def test_classes_are_numbered_as_they_appear_by_their_names():
     classes = Classes()
-    values = ["sports", " sports ", 1, "1", 1.0, True, NamedLabel(0, "sports"), np.int64(1), "Sports", -1]
-    assert [classes.read(value) for value in values] == [0, 0, 1, 1, 1, 1, 0, 1, 2, 3]
-    assert [classes.read(value) for value in (None, "", " ", float("nan"))] == [None] * 4 and len(classes) == 4
+    values = ["sports", " sports ", 1, "1", 1.0, "1.0", True, NamedLabel(0, "sports"), np.int64(1), "Sports", -1]
+    values += [2**53 - 1, 2**53 - 2]
+    assert [classes.read(value) for value in values] == [0, 0, 1, 1, 1, 1, 1, 0, 1, 2, 3, 4, 5]
+    assert [classes.read(value) for value in (None, "", " ", float("nan"))] == [None] * 4 and len(classes) == 6

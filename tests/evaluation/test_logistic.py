@@ -69,3 +69,13 @@ def test_rows_left_out_have_no_influence_the_bias_no_penalty_and_converged_fits_
     together = logistic.predict(inputs, labels, masks, np.array([[100.0, 1e-6]]))
     assert np.mean(together[0, 0] != logistic.predict(inputs, labels, masks, np.array([[100.0]]))[0, 0]) < 0.02
     assert np.mean(together[0, 1] == labels) > np.mean(together[0, 0] == labels)
+
+
+def test_fits_of_many_classes_are_solved_in_parts_that_memory_holds(monkeypatch):
+    inputs, labels, masks = made(3)
+    penalties = 1 / (CHOICES * masks.sum(1, keepdims=True))
+    whole, fit, solved = logistic.predict(inputs, labels, masks, penalties), logistic._fit, []
+    monkeypatch.setattr(logistic, "MOST_LOGITS", 2 * len(labels) * 3 * len(CHOICES))
+    monkeypatch.setattr(logistic, "_fit", lambda *arrays: solved.append(len(arrays[-1])) or fit(*arrays))
+    np.testing.assert_array_equal(logistic.predict(inputs, labels, masks, penalties), whole)
+    assert solved == [2, 1]

@@ -50,8 +50,9 @@ def test_slerp_turns_from_one_to_the_other_at_constant_speed_and_length(models):
 def test_what_cannot_be_averaged_is_named(models, masked_bert):
     one, other, third = models
     config = dataclasses.replace(other.config, vocab_size=one.config.vocab_size + 1)
+    settings = one.settings._replace(truncate_dim=8)
     for given, weights, method, message in (
-        ([one], (), "mean", "models: .* alone; give at least two"),
+        ([], (), "mean", "models: 0; give at least two"),
         (models, (), "slerp", "method slerp: is between two models, and 3 are given"),
         ([one, other], (1,), "mean", "weights: 1 for 2 models"),
         ([one, other], (1, -1), "mean", "weights: must be at least 0, and one above 0"),
@@ -59,6 +60,7 @@ def test_what_cannot_be_averaged_is_named(models, masked_bert):
         ([one, other], (1, float("nan")), "mean", "weights: must be at least 0"),
         ([one, dataclasses.replace(other, config=config)], (), "mean", "model 1: has another architecture than"),
         ([one, dataclasses.replace(other, pooler="avg")], (), "mean", "model 1: has another pooler"),
+        ([one, dataclasses.replace(other, settings=settings)], (), "mean", "model 1: has another pooler"),
         ([one, dataclasses.replace(third, params={})], (), "mean", "model 2: has another tensor"),
         ([one, load_model(str(masked_bert))], (), "mean", "masked-bert.* has another"),
     ):

@@ -149,7 +149,9 @@ def test_what_follows_from_data_and_other_fields(complete):
          "holds numbers such as 0.25, which are not classes"),
         ([(text, "") for text, _ in TOPICS], ["text", "label"], "csv", "seed=1", ALONE, "'label' holds nothing"),
         ([(text, min(n // 3, 40)) for n, (text, _) in enumerate(TOPICS)], ["text", "gold_label"], "csv", "seed=1",
-         {"data.folds": 5, "train.batch_size": 128}, "tune: 40 of 41 classes have fewer rows than there are folds"),
+         {"data.folds": 5, "train.batch_size": 64}, "tune: 40 of 41 classes have fewer rows than there are folds"),
+        ([(text, n // 2) for n, (text, _) in enumerate(TOPICS[:100])], ["text", "label"], "csv", "data.folds=2",
+         {"train.batch_size": 32}, "tune: 100 sentences in 50 classes"),  # a fold's model has 50 rows
         (SENTENCES, None, "txt", "seed=1", {"data.held_out": 0, "train.batch_size": 64, "train.learning_rate": 1e-5},
          "sentences alone cannot tell whether training helps; give eval=FILE"),  # outside a command
         (SCORED, ["sentence1", "sentence2", "score"], "csv", "objective.mlm.weight=0.1",
