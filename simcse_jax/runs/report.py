@@ -293,8 +293,8 @@ def _machine(facts: Facts) -> PageSection:
     rows = {
         "device": f"{device['count']} × {device['kind']} ({device['platform']})",
         "started": f"{time.strftime('%Y-%m-%d %H:%M:%S', time.gmtime(started))} UTC",
-        "until the last number": f"{tqdm.format_interval(max(last - started, 0))}, pauses included",
-        "steps": f"{facts.steps:,}" + (f", {speed[-1]:,.0f} rows per second" if speed else ""),
+        "time until its last number": f"{tqdm.format_interval(max(last - started, 0))}, pauses included",
+        "steps": f"{facts.steps:,}" + (f", {speed[-1]:,.0f} sentences per second" if speed else ""),
         "rows to train on": f"{facts.run['examples']:,}",
     }
     versions = f"<details><summary>Versions</summary>{page.facts({'Versions': facts.run['versions']})}</details>"

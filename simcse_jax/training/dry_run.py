@@ -27,7 +27,7 @@ def dry_run(config: Section, workdir: str = "") -> None:
         inputs = read(config, folder)
     steps = inputs.total_steps
     of_folds = sum(count_fold_steps(config, inputs))
-    before = f"; before them {of_folds:,} of the models of {config.data.folds} folds" if of_folds else ""
+    before = f"; before them {of_folds:,} steps of the {config.data.folds} folds' models" if of_folds else ""
     processes.say(describe(inputs, config.train.batch_size, config.eval.every) + before)
     if not steps:
         return

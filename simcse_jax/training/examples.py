@@ -146,7 +146,7 @@ def _graded(task: sts.Pairs, paired: Paired) -> Moved:
 
     def show(row: int) -> tuple[dict[str, str], str]:
         right = f"#{first[row]}" + f" to #{last[row]}" * bool(last[row] > first[row])
-        change = f"{right} of {len(ordered)} by score ({task.gold[row]:g}); by cosine "
+        change = f"score {task.gold[row]:g}, {right} of {len(ordered)}; cosine "
         change += " → ".join(f"#{place[row]}" for place in places)
         return {"text": task.first[row], "other text": task.second[row]}, change
 

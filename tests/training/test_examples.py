@@ -65,12 +65,12 @@ def test_pairs_with_scores_are_shown_by_how_far_their_place_is_from_that_of_thei
     wrong[[0, 11]] = wrong[[11, 0]]
     found = examples.moved([evaluator], measure([evaluator], ordered(wrong), ordered(right))[0])
     assert found["fell"] == [] and {row["texts"]["text"] for row in found["rose"]} == {"query 0", "query 11"}
-    assert found["rose"][0]["change"] == "#1 of 12 by score (11); by cosine #12 → #1"
+    assert found["rose"][0]["change"] == "score 11, #1 of 12; cosine #12 → #1"
     labels = sts.Similarity({"held_out": pairs._replace(gold=(gold > 5).astype(float))})
     found = examples.moved([labels], measure([labels], ordered(wrong), ordered(right))[0])  # a place of six is right
     assert found["rose"][0]["change"] in {
-        "#1 to #6 of 12 by score (1); by cosine #12 → #1",
-        "#7 to #12 of 12 by score (0); by cosine #1 → #12",
+        "score 1, #1 to #6 of 12; cosine #12 → #1",
+        "score 0, #7 to #12 of 12; cosine #1 → #12",
     }
     assert len(found["rose"]) == 2 and found["fell"] == []
     chosen = examples.before([evaluator], ordered(right))["pairs"]
