@@ -94,10 +94,9 @@ def triplets(folder: Path, split: str) -> pandas.DataFrame:
 
 
 def halves(sentences: list[str], model: SimCSE) -> pandas.DataFrame:
-    """Of sentences of at least 12 words."""
+    """Of these sentences, which are each other's negatives."""
     words = [sentence.split() for sentence in sentences]
-    long = [some for some in words if len(some) >= 12][:4000]
-    pairs = [[" ".join(some[: len(some) // 2]), " ".join(some[len(some) // 2 :])] for some in long]
+    pairs = [[" ".join(some[: len(some) // 2]), " ".join(some[len(some) // 2 :])] for some in words]
     first, second = (np.asarray(model.encode([pair[side] for pair in pairs])) for side in range(2))
     cosines = first @ second.T
     np.fill_diagonal(cosines, -1)
@@ -126,14 +125,15 @@ def read(folder: Path, sentences: str, model: SimCSE) -> dict[str, Data]:
     of_mrpc = mrpc(folder, "test")
     first, second, label = (of_mrpc[name] for name in of_mrpc)
     paraphrases = sts.Pairs(first.tolist(), second.tolist(), label.to_numpy(np.float64), {})
-    snli, entries, wiki = triplets(folder, "test"), log(), halves(list(read_sentences(sentences)), model)
+    snli, entries = triplets(folder, "test"), log()
+    long = [sentence for sentence in read_sentences(sentences) if len(sentence.split()) >= 12][:4000]
     found = {
         "stsb": graded(*(tasks[split]["STSBenchmark"] for split in ("train", "test"))),
         "sick": graded(*(tasks[split]["SICKRelatedness"] for split in ("train", "test"))),
         "mrpc": graded(paraphrases, paraphrases)._replace(rows=mrpc(folder, "train")),
         "snli": ranked(triplets(folder, "dev"), snli),
         "nli": ranked(labelled, snli),
-        "halves": ranked(wiki[TESTED:], wiki),
+        "halves": ranked(halves(long[TESTED:], model), halves(long[:TESTED], model)),
         "log": ranked(entries[TESTED:], entries),
     }
     return {name: data._replace(rows=data.rows.sample(frac=1, random_state=0)) for name, data in found.items()}
