@@ -44,7 +44,6 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "rate 5e-5": {"learning_rate": 5e-5},
     "rate 1e-5": {"learning_rate": 1e-5},
     "10 epochs": {"epochs": 10},
-    "batch 64": {"batch_size": 64},
 }
 
 
