@@ -95,7 +95,7 @@ def test_the_table_has_every_run_and_runs_that_differ_in_numbers_compile_once(fi
     text = (workdir / "tiny.md").read_text()
     assert "| a |" in text and "| b |" in text and "(2)" in text and "simcse-jax sweep" in text
     assert "| dev.tsv | Δ | p |" in text and "50.0" not in text  # the paper's value is of other pairs
-    assert {path.suffix for path in workdir.iterdir() if path.is_file()} == {".md", ".csv", ".png", ".svg"}
+    assert {path.suffix for path in workdir.iterdir() if path.is_file()} == {".md", ".csv", ".png", ".svg", ".html"}
     best = [max(score for step, score in read(workdir, "a", seed)[1].items() if step) for seed in (1, 2)]
     assert f"a,dev.tsv,2,{np.mean(best):.10g}" in (workdir / "tiny.csv").read_text()
     assert sum("jit(update)" in text for text in compiled) == 1, compiled
