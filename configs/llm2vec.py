@@ -12,7 +12,8 @@ is merged between the steps, the mask token `_`, attention's dropout of 0.3 in S
 
 What differs here: 15% of the tokens are masked, not 20%; a text is a line, not a block of 512 tokens; the rate stays,
 where the code's falls over epochs that it does not finish; and a head that is not the word embeddings is trained, too.
-Any decoder of the package can be `model.init_from`, without `objective.mlm.mask_token` if its tokenizer has one.
+`simcse-jax build-data wiki_sentences --source DUMP` makes the sentences. Any decoder of the package can be
+`model.init_from`, without `objective.mlm.mask_token` if its tokenizer has one.
 """
 
 from ml_collections import config_dict

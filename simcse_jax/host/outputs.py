@@ -102,6 +102,8 @@ def check_replaced_folder(folder: Path, source: Path | None, parts: Sequence[str
       parts: folders in `source` that nothing may be written to.
     """
     where, real = f"--output {folder}", Path(os.path.realpath(folder))
+    if real.is_symlink():
+        raise UserError(f"{where}: is a link to itself; choose another")
     if source is not None:
         other = Path(os.path.realpath(source))
         if other.is_relative_to(real) or any(real.is_relative_to(other / part) for part in parts):

@@ -139,7 +139,7 @@ def use_the_page(browser, address, lines):
     assert opening not in lines and len(every("#found tbody tr")) == 10  # the page opens with its results
     type_into("query", "")
     ask("search", ".toast-body")
-    assert "sentence 1 is empty" in every(".toast-body")[0].text
+    wait(lambda: "sentence 1 is empty" in every(".toast-body")[0].text)  # it is shown empty first
     type_into("query", lines[6])
     every("#search")[0].click()
     wait(lambda: [cell.text for cell in every("#found tbody tr:first-child td:first-child")] == [lines[6]])

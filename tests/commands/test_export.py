@@ -28,11 +28,13 @@ def test_an_earlier_export_is_replaced_and_a_run_without_a_checkpoint_refused(tr
     (tmp_path / "link").symlink_to(folder)
     export(trained, tmp_path / "link")
     assert (tmp_path / "link").is_symlink() and (folder / "model.safetensors").exists()
+    (tmp_path / "loop").symlink_to("loop")
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.txt").write_text("precious")
     for workdir, output, message in (
         (trained, tmp_path / "mine", "is not an earlier export"),
         (trained, trained / "model", "is a part of a run; choose another"),
+        (trained, tmp_path / "loop", "is a link to itself; choose another"),
         (tmp_path / "mine", tmp_path / "new", "not a run's folder"),
     ):
         with pytest.raises(UserError, match=message):
