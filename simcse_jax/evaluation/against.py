@@ -98,10 +98,16 @@ def measure(evaluators: Sequence[Any], before: Embed, after: Embed) -> tuple[lis
 
     There is at least one `sts.Similarity`, `Retrieval` or `Transfer`.
     """
-    kind = next(kind for kind in KINDS if any(isinstance(evaluator, kind.of) for evaluator in evaluators))
-    found = [evaluator for evaluator in evaluators if isinstance(evaluator, kind.of)]
-    tasks = [task for evaluator in found for task in kind.tasks(evaluator, before, after)]
-    return tasks, f"{kind.name(found[0])} × 100" + f", mean of {len(tasks)} tasks" * (len(tasks) > 1)
+    judges = judging(evaluators)
+    kind = next(kind for kind in KINDS if isinstance(judges[0], kind.of))
+    tasks = [task for evaluator in judges for task in kind.tasks(evaluator, before, after)]
+    return tasks, f"{kind.name(judges[0])} × 100" + f", mean of {len(tasks)} tasks" * (len(tasks) > 1)
+
+
+def judging(evaluators: Sequence[Any]) -> list[Any]:
+    """Those of the first of `KINDS` that there is; [] if there is none."""
+    by_kind = ([evaluator for evaluator in evaluators if isinstance(evaluator, kind.of)] for kind in KINDS)
+    return next(filter(None, by_kind), [])
 
 
 def _ranks(values: Float64[np.ndarray, " P"], counts: Int[np.ndarray, "R P"]) -> Float64[np.ndarray, "R P"]:

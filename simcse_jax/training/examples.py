@@ -14,12 +14,11 @@ import numpy as np
 from simcse_jax.devices import processes
 from simcse_jax.encoding.embedder import to_unit
 from simcse_jax.evaluation import sts
-from simcse_jax.evaluation.against import Paired
+from simcse_jax.evaluation.against import Paired, judging
 from simcse_jax.evaluation.analysis.inputs import evenly
 from simcse_jax.evaluation.beir import Collection
 from simcse_jax.evaluation.evaluator import Embed
 from simcse_jax.evaluation.retrieval import Retrieval, sides
-from simcse_jax.evaluation.transfer import Transfer
 from simcse_jax.evaluation.transfer_files import Task
 from simcse_jax.host.storage import Folder, read_json, write_atomically
 from simcse_jax.runs.run_files import EXAMPLES_FILE
@@ -42,7 +41,7 @@ def cosines(evaluators: Sequence[Any], embed: Embed) -> list[list[float]]:
     """The cosine of each pair's first text with each pair's second one, by a model that encodes a few texts."""
     if not (pairs := _pairs(evaluators)):
         return []
-    prompts = next((evaluator.prompts for evaluator in _judging(evaluators) if isinstance(evaluator, Retrieval)), None)
+    prompts = next((evaluator.prompts for evaluator in judging(evaluators) if isinstance(evaluator, Retrieval)), None)
     model = sides(embed, prompts)
     encoders = model.query, model.document
     first, second = (to_unit(encode(side)) for encode, side in zip(encoders, zip(*pairs, strict=True), strict=True))
@@ -51,7 +50,7 @@ def cosines(evaluators: Sequence[Any], embed: Embed) -> list[list[float]]:
 
 def moved(evaluators: Sequence[Any], tasks: Sequence[Paired]) -> dict[str, Any]:
     """The rows that gained and lost most, with their texts; `tasks` as `against.measure` has them of the evaluators."""
-    of = [task for evaluator in _judging(evaluators) for task in evaluator.tasks.values()]
+    of = [task for evaluator in judging(evaluators) for task in evaluator.tasks.values()]
     rows = [row for task, paired in zip(of, tasks, strict=True) for row in _ends(task, paired)]
     rows.sort(key=lambda row: row[0])
     rose, fell = rows[: -MOVED - 1 : -1], rows[:MOVED]
@@ -74,16 +73,9 @@ def cut(text: str) -> str:
     return line.encode("utf-8", "replace").decode()
 
 
-def _judging(evaluators: Sequence[Any]) -> list[Any]:
-    """Those of the first kind that there is: similarity, retrieval, classes; as in `against.measure`."""
-    kinds = (sts.Similarity, Retrieval, Transfer)
-    by_kind = ([evaluator for evaluator in evaluators if isinstance(evaluator, kind)] for kind in kinds)
-    return next(filter(None, by_kind), [])
-
-
 def _pairs(evaluators: Sequence[Any]) -> list[tuple[str, str]]:
     """At most `PAIRS` of the first task, of which no two share a text: by score, query or class."""
-    tasks = [task for evaluator in _judging(evaluators) for task in evaluator.tasks.values()]
+    tasks = [task for evaluator in judging(evaluators) for task in evaluator.tasks.values()]
     candidates: list[tuple[str, str]] = []
     if tasks and isinstance(tasks[0], Collection):
         judged = tasks[0].judged
