@@ -34,7 +34,7 @@ def parts(name: str, number: int, where: Sequence[str] | None = None) -> list[Pa
       where: folders of installed packages; by default those of this Python.
 
     Raises:
-      UserError: for a part that is missing, or is of another version than the first.
+      UserError: for a part that is missing, or whose version is not that of the first.
     """
     paths: dict[str, Any] = {} if where is None else {"path": list(where)}
     packages = [f"{name}-pypi-part-{place:03d}" for place in range(1, number + 1)]

@@ -1,4 +1,4 @@
-"""Writes the tables of the pages of results again from the CSV files beside them, without the runs.
+"""Writes the tables of the pages of results again from the CSV files in their folder, without the runs.
 
     python -m benchmarks.pages docs/background/results
 

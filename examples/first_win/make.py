@@ -1,4 +1,4 @@
-"""Makes the files beside it: entries of an aircraft maintenance log in shorthand, and what they mean in English.
+"""Makes the files of this folder: entries of an aircraft maintenance log in shorthand, and what they mean in English.
 
     python examples/first_win/make.py
 

@@ -84,7 +84,7 @@ def tune_each(models: Sequence[str], workdir: str, argv: Sequence[str]) -> None:
         if profile:
             raise UserError("--profile: traces the run of one --model")
         if not configs[name].eval.against_start:
-            raise UserError("--model: nothing tells which one is better (see above); give --eval FILE, or one --model")
+            raise UserError("--model: nothing says which one is better (see above); give --eval FILE, or one --model")
     speaks = [train_as(configs[name], folder, None, recipes[name], dry=DRY in argv) for name, folder in folders.items()]
     if any(speaks):
         from simcse_jax.training.comparing import describe_models

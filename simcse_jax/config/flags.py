@@ -64,7 +64,7 @@ def parse_run(
 ) -> tuple[config_dict.ConfigDict, str, str | None, dict[str, Any]]:
     """As `parse`; the third value is the folder of `--profile DIR`, not in the config since it changes no result.
 
-    The fourth one is of `changed_from`.
+    The fourth is the result of `changed_from`.
     """
     config, user_fields, folders, usual = _parse(argv, tuple(FOLDERS), needs_workdir)
     path = split_config(argv)[0]

@@ -172,14 +172,14 @@ def _early_stopped(
 
 def hits(encode: Encode, tasks: dict[str, Task]) -> dict[str, tuple[Int64[np.ndarray, " T"], Bool[np.ndarray, " T"]]]:
     """By task the rows that are scored, and of which of them the protocol `sklearn` finds the class."""
-    found = {}
+    hits_of = {}
     for name, task in tasks.items():
         folds, right = make_folds(task), np.zeros(len(task.labels), bool)
         for fold, (_, classes) in zip(folds, _converged(features(encode, task), task.labels, folds), strict=True):
             right[fold.test] = classes[fold.test] == task.labels[fold.test]
         rows = np.flatnonzero(np.any([fold.test for fold in folds], axis=0))
-        found[name] = rows, right[rows]
-    return found
+        hits_of[name] = rows, right[rows]
+    return hits_of
 
 
 def evaluate(encode: Encode, tasks: dict[str, Task], *, protocol: str = "sklearn") -> dict[str, dict[str, Any]]:

@@ -190,7 +190,7 @@ class BarlowTwins(Objective):
 
 
 class SpreadOut(Objective):
-    """A regularizer beside a contrastive loss: different sentences are near orthogonal."""
+    """A regularizer for a contrastive loss: different sentences are near orthogonal."""
 
     name = "spread_out"
     reads = ("anchor", "positive")

@@ -104,13 +104,13 @@ def cross_fit(
 
 def say_tries(folder: Folder, fingerprints: Mapping[str, str]) -> None:
     """Says how many other runs there judged the same start on the same rows: each may keep a gain that is none."""
-    wanted = {name: fingerprints[name] for name in ("data.train", "model.init_from")}
+    judged = {name: fingerprints[name] for name in ("data.train", "model.init_from")}
     tries = 0
     if processes.is_first() and not is_remote(folder):
         for path in folder.parent.glob(f"*/{FOLDS_FILE}"):
             with contextlib.suppress(UserError):
                 run = read_json(path.parent / "run.json")
-                tries += path.parent != folder and wanted.items() <= run.get("sha256", {}).items()
+                tries += path.parent != folder and judged.items() <= run.get("sha256", {}).items()
     if tries:
         runs = "another run" if tries == 1 else f"{tries} other runs"
         processes.say(

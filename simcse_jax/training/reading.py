@@ -225,7 +225,7 @@ def choose_pairing(data: DataSpec, num_columns: int) -> Pairing | None:
 def check_scores(data: DataSpec, examples: Examples) -> None:
     """Refuses scores that are all the same, where pairs are compared by them, and a single class."""
     if data.labels == CLASSES and len(examples) and examples.labels is not None and not np.ptp(examples.labels):
-        raise UserError(f"{data.train}: all {len(examples):,} rows are of one class; bring rows of another")
+        raise UserError(f"{data.train}: all {len(examples):,} rows have one class; bring rows of another")
     scores = examples.scores
     if scores is not None and data.ranked_by and len(scores) > 1 and not scores.max() > scores.min():
         alike = f"all {len(scores)} scores are {scores[0]:g}"

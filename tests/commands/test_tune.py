@@ -180,7 +180,7 @@ def test_models_that_cannot_be_compared_are_refused_before_any_is_trained(tiny_b
         ((*two, tiny_bert, "--data", pairs), f"--model {tiny_bert}: is given twice"),
         ((*two, tmp_path / "none", "--data", pairs), "none: no such folder"),
         ((*two, "", "--data", pairs), "--model NAME is missing"),
-        ((*two, write_model(tmp_path / "other", "bert"), "--data", corpus["txt"]), "nothing tells which one is better"),
+        ((*two, write_model(tmp_path / "other", "bert"), "--data", corpus["txt"]), "nothing says which one is better"),
     ):
         refused(call("tune", *args, "--workdir", tmp_path / "run"), named)
         assert not (tmp_path / "run").exists()

@@ -187,7 +187,7 @@ def test_what_does_not_fit_the_sources_is_refused(config, corpus, pairs, model, 
         ("csv pairs", {**ONE_SOURCE, **TAUGHT}, "objective.margin_mse.weight: .*pairs.csv|teacher"),
         ("csv pairs", {"data__mixed": True, **PROJECTED}, "data.mixed"),
         ("two", CLASSES, "objective.supcon.weight: needs sentences with classes, but .*has 2 columns"),
-        ("one", CLASSES, "one.csv: all 20 rows are of one class; bring rows of another"),
+        ("one", CLASSES, "one.csv: all 20 rows have one class; bring rows of another"),
         ("long", {**REPEATED, "data__max_length": 60}, "up to 78 tokens, .* 64"),
         ("long", {**REPEATED, "data__max_length": 16, "data__lengths__anchor": 60}, "up to 78 tokens, .* 64"),
     ):
